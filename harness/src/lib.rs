@@ -1,0 +1,3 @@
+//! x
+pub mod report;
+pub mod scenario;

@@ -1,0 +1,422 @@
+//! The report, version 1: the only type that leaves the harness as data. `schema/report-v1.json` says the same in JSON Schema,
+//! and a test holds one against the other.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The name of this format.
+pub const SCHEMA: &str = "retryscope/report/v1";
+/// The name of the format that holds several reports.
+pub const COMPARISON_SCHEMA: &str = "retryscope/comparison/v1";
+
+/// One run: what was predicted, what arrived, and the verdict.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The command line that repeats the run.
+    pub command: String,
+    /// The chain line of what ran, without quotes.
+    pub chain: String,
+    /// The scenario in force, in the keys of a scenario file.
+    pub scenario: serde_json::Value,
+    /// What the user said beforehand.
+    pub expected: Vec<Expected>,
+    /// Prediction against observation.
+    pub verdict: Verdict,
+    /// Why the verdict is not `as_predicted`; empty when it is.
+    pub reasons: Vec<Reason>,
+    /// What became of the requests.
+    pub operations: Operations,
+    /// The services, the top one first.
+    pub services: Vec<Service>,
+    /// The links, the client's first.
+    pub links: Vec<Link>,
+    /// Single requests with their arrivals: all of a small run, a sample of a large one.
+    pub receipts: Vec<Receipt>,
+    /// How much of the run `receipts` shows.
+    pub receipts_sample: Sample,
+    /// What to change. Empty until a command proves changes.
+    pub advice: Vec<Advice>,
+    /// The processes that ran.
+    pub processes: Vec<Process>,
+    /// How long it took.
+    pub timing: Timing,
+    /// What measured.
+    pub versions: BTreeMap<String, String>,
+    /// The seed of drawn faults and jitter.
+    pub seed: u64,
+}
+
+/// Prediction against observation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Every count is the predicted one, received and traced.
+    AsPredicted,
+    /// A count is not the predicted one, and the evidence is sound.
+    NotAsPredicted,
+    /// The evidence is not whole.
+    Incomplete,
+}
+
+/// One reason for a verdict.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// A fixed word for programs: `missing_spans`, `surplus`, …
+    pub kind: String,
+    /// A sentence for people.
+    pub text: String,
+}
+
+/// One `--expect`, as given, and whether it came out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Expected {
+    /// The expression.
+    pub expression: String,
+    /// Whether it holds for what arrived.
+    pub met: bool,
+    /// A sentence: what was expected, predicted and counted.
+    pub text: String,
+}
+
+/// What became of the requests.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operations {
+    /// How many the load asks for.
+    pub requested: u64,
+    /// How many were started.
+    pub sent: u64,
+    /// How many were never started.
+    pub not_sent: u64,
+    /// How many ended OK.
+    pub ok: u64,
+    /// How many ended with a failure.
+    pub failed: u64,
+    /// How many had no end when counting stopped.
+    pub unfinished: u64,
+    /// How many have arrivals of more than one generation.
+    pub mixed: u64,
+    /// Failures by status code; no zeros.
+    pub by_code: BTreeMap<String, u64>,
+}
+
+/// A predicted total over the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// How sure it is.
+    pub kind: PredictionKind,
+    /// Expected total; null where no closed form is known.
+    pub mean: Option<f64>,
+    /// Standard deviation of the total; null as `mean`.
+    pub sd: Option<f64>,
+    /// Smallest total that agrees.
+    pub min: Count,
+    /// Largest total that agrees.
+    pub max: Count,
+}
+
+/// How sure a prediction is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PredictionKind {
+    /// One number: min = max.
+    Exact,
+    /// A distribution, of which mean and deviation are given.
+    Statistical,
+    /// An interval that any order of events stays within.
+    Bounds,
+}
+
+/// A count of any size. In JSON a number up to 2^53, a string of digits above, and the string `more than 3.4e38` beyond u128.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Count {
+    /// This many.
+    Of(u128),
+    /// More than a u128 holds.
+    Beyond,
+}
+
+/// What [`Count::Beyond`] is called.
+pub const BEYOND: &str = "more than 3.4e38";
+const LARGEST_JSON_INTEGER: u128 = 1 << 53;
+
+impl Serialize for Count {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self::Beyond => to.serialize_str(BEYOND),
+            Self::Of(count) if count > LARGEST_JSON_INTEGER => to.serialize_str(&count.to_string()),
+            Self::Of(count) => to.serialize_u64(u64::try_from(count).expect("at most 2^53")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Number(u64),
+            Text(String),
+        }
+        match Either::deserialize(from)? {
+            Either::Number(count) => Ok(Self::Of(count.into())),
+            Either::Text(text) if text == BEYOND => Ok(Self::Beyond),
+            Either::Text(text) => text.parse().map(Self::Of).map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+/// One service of the chain. Counts are totals over the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Service {
+    /// Its name in the chain line.
+    pub service: String,
+    /// `service` or `sidecar`.
+    pub kind: ServiceKind,
+    /// What should arrive.
+    pub predicted: Predicted,
+    /// What its ledger counted; null when the ledger could not be read.
+    pub received: Option<u64>,
+    /// SERVER spans of this service at the collector; null where it makes none.
+    pub traced: Option<u64>,
+    /// `received` per request.
+    pub amplification: Option<f64>,
+    /// Arrivals whose own work was finished.
+    pub work_done: Option<u64>,
+    /// Arrivals after their request's deadline.
+    pub late: Option<u64>,
+    /// Arrivals whose caller left.
+    pub dropped: Option<u64>,
+    /// Arrivals that ended at their own deadline.
+    pub expired: Option<u64>,
+    /// Arrivals not finished when counting stopped.
+    pub in_flight: Option<u64>,
+}
+
+/// What a row of `services` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceKind {
+    /// A service of the chain.
+    Service,
+    /// A proxy on a link.
+    Sidecar,
+}
+
+/// Caller to callee.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// The caller.
+    pub from: String,
+    /// The callee.
+    pub to: String,
+    /// Calls the caller made.
+    pub calls: Option<u64>,
+    /// Attempts the caller put on the link.
+    pub sent: Option<u64>,
+    /// Arrivals at the callee.
+    pub received: Option<u64>,
+    /// `received` ÷ `sent`; null where nothing was sent.
+    pub factor: Option<f64>,
+    /// Retries sent ÷ calls; null where nothing was called.
+    pub retry_ratio: Option<f64>,
+    /// Why failed attempts were not followed by another; no zeros.
+    pub not_retried: BTreeMap<String, u64>,
+    /// Transport failures that no fault asked for.
+    pub transport_errors: Option<u64>,
+}
+
+/// One request with its arrivals.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// The request's number.
+    pub operation: u64,
+    /// The only layer with more than one attempt; `none` when several have, or no layer has.
+    pub owner: String,
+    /// Most arrivals at the bottom service that the configuration allows for one request: the product of all attempts.
+    pub declared_attempts: Count,
+    /// Arrivals of this request at the bottom service.
+    pub observed_attempts: u64,
+    /// How the request ended.
+    pub code: String,
+    /// Its arrivals at every service, in the order they started.
+    pub attempts: Vec<Arrival>,
+}
+
+/// One arrival.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrival {
+    /// Where it arrived.
+    pub service: String,
+    /// Its own attempt path: `17:1.3.2` is request 17, then the attempt at each layer, the client's first.
+    pub path: String,
+    /// The path of the arrival that caused it; null for what the client sent.
+    pub parent: Option<String>,
+    /// How it ended: a code, `expired`, `dropped` or `cut`; `in_flight` when it had no end.
+    pub code: String,
+    /// Microseconds since the first arrival of the run's receipts.
+    pub start_us: u64,
+    /// Microseconds; null when it had no end.
+    pub duration_us: Option<u64>,
+}
+
+/// How much of the run `receipts` shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Requests in `receipts`.
+    pub operations: u64,
+    /// Requests in the run.
+    pub of: u64,
+    /// Whether every request of the run is there.
+    pub complete: bool,
+}
+
+/// One suggested change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Advice {
+    /// What to change.
+    pub change: String,
+    /// Calls at the bottom with it.
+    pub predicted: Predicted,
+    /// Calls counted with it; null until measured.
+    pub measured: Option<u64>,
+}
+
+/// One process of the chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its name in the chain line.
+    pub service: String,
+    /// Its service port.
+    pub address: String,
+    /// Its process number.
+    pub pid: Option<u32>,
+    /// Whether this run started it.
+    pub owned: bool,
+    /// Whether it listens on the loopback only.
+    pub loopback: bool,
+    /// How it ended.
+    pub stopped: String,
+}
+
+/// How long it took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// When the run began, UTC, RFC 3339.
+    pub started: String,
+    /// Until every service was up, milliseconds.
+    pub start_ms: f64,
+    /// From the first request sent to the last one answered, milliseconds.
+    pub load_ms: f64,
+    /// Until nothing was in flight and every span was there, milliseconds.
+    pub settle_ms: f64,
+    /// Until every process was gone, milliseconds.
+    pub stop_ms: f64,
+    /// Time of a request at the client, milliseconds: smallest, median, 99th percentile, largest. Null without an answer.
+    pub request_ms: Option<Latency>,
+}
+
+/// Time of a request at the client, milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Smallest.
+    pub min: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// Several reports side by side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// [`COMPARISON_SCHEMA`].
+    pub schema: String,
+    /// The runs, in the order given.
+    pub runs: Vec<Report>,
+}
+
+/// The name of the prediction format.
+pub const PREDICTION_SCHEMA: &str = "retryscope/prediction/v1";
+
+/// What `predict` answers: the arithmetic alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// [`PREDICTION_SCHEMA`].
+    pub schema: String,
+    /// The command line that repeats it.
+    pub command: String,
+    /// The chain line, without quotes.
+    pub chain: String,
+    /// The scenario in force, in the keys of a scenario file.
+    pub scenario: serde_json::Value,
+    /// Totals over the run, the top service first.
+    pub services: Vec<PredictedService>,
+    /// The bottom service for one request.
+    pub bottom: Bottom,
+    /// How often each caller tries one call.
+    pub tries_per_call: Vec<Tries>,
+    /// The multiplication behind the worst case: `3 x 3 x 3`.
+    pub formula: String,
+    /// What each change leaves, the biggest cut first; changes that do not help are left out.
+    pub changes: Vec<Change>,
+    /// What the numbers rest on, in sentences.
+    pub notes: Vec<String>,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// One row of a prediction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PredictedService {
+    /// Its name in the chain line.
+    pub service: String,
+    /// `service` or `sidecar`.
+    pub kind: ServiceKind,
+    /// What should arrive.
+    pub predicted: Predicted,
+}
+
+/// The bottom service for one request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Bottom {
+    /// Its name.
+    pub service: String,
+    /// Arrivals in the worst case: as if every arrival that may fail failed.
+    pub worst: Count,
+    /// Expected arrivals; null where no closed form is known.
+    pub mean: Option<f64>,
+    /// Standard deviation of the arrivals; null as `mean`.
+    pub sd: Option<f64>,
+    /// Chance that the request still fails; null as `mean`.
+    pub still_fails: Option<f64>,
+}
+
+/// How often a caller tries one call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tries {
+    /// The caller.
+    pub caller: String,
+    /// Attempts in its code.
+    pub code: u32,
+    /// Attempts of the proxy under it, for each of them.
+    pub proxy: u32,
+    /// Their product.
+    pub tries: u64,
+}
+
+/// One change and what it leaves.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// What to change.
+    pub change: String,
+    /// What is edited for it.
+    pub edits: String,
+    /// Arrivals at the bottom for one request, worst case, with it.
+    pub bottom: Count,
+    /// What it gives up.
+    pub gives_up: String,
+}

@@ -1,0 +1,399 @@
+//! One service's whole configuration, and its one codec: pairs of names and values, as the environment carries them, as the
+//! control port reports them and as the compose file writes them. The only reader of the environment.
+
+use crate::{
+    code::{self, Code},
+    fault::Fault,
+    policy::{self, Backoff, Policy},
+};
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+};
+use thiserror::Error;
+
+/// Everything a service process is told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The name used in reports, flags and `service.name`.
+    pub service: String,
+    /// Where the service port listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where the control port listens.
+    pub control_listen: SocketAddr,
+    /// Whom it calls; `None` at the bottom.
+    pub callee: Option<Callee>,
+    /// When it tries a call again.
+    pub retry: Policy,
+    /// What it answers when a call it made has failed for good.
+    pub on_failure: OnFailure,
+    /// Whether tonic's own codes are normalised before the policy looks.
+    pub transport_codes: TransportCodes,
+    /// How it misbehaves.
+    pub fault: Fault,
+    /// The run's seed, for drawn faults and jitter.
+    pub seed: u64,
+    /// The run's nonce: marks its spans, so that strangers' are told apart.
+    pub run: String,
+    /// Where spans go (`http://host:port`); `None` makes none.
+    pub otlp: Option<String>,
+    /// Spans that may wait for export before they are dropped.
+    pub span_queue: usize,
+    /// Single arrivals kept for receipts.
+    pub records: usize,
+}
+
+/// The next service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Callee {
+    /// Its name in reports.
+    pub name: String,
+    /// Its service port.
+    pub address: SocketAddr,
+}
+
+/// What a caller answers when its callee has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnFailure {
+    /// The callee's code, unchanged: what multiplies.
+    #[default]
+    Pass,
+    /// This code instead: the multiplication stops or starts here.
+    Answer(Code),
+}
+
+/// Whether tonic's own codes are normalised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TransportCodes {
+    /// Connection refused or lost is UNAVAILABLE, an own timeout is DEADLINE_EXCEEDED, as in other gRPC libraries.
+    #[default]
+    Normalized,
+    /// What tonic gives.
+    Raw,
+}
+
+/// Why a set of pairs is no configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// A name that must be there.
+    #[error("{0} is not set")]
+    Missing(&'static str),
+    /// A name of ours that does not exist.
+    #[error("{0} is no setting of a service (settings: {known})", known = NAMES.join(", "))]
+    Unknown(String),
+    /// A value that cannot be read.
+    #[error("{name} = `{value}`: {right}")]
+    Value {
+        /// The setting.
+        name: &'static str,
+        /// The value as read.
+        value: String,
+        /// What would be right.
+        right: String,
+    },
+}
+
+/// What every name of ours begins with.
+pub const PREFIX: &str = "RETRYSCOPE_";
+
+const SERVICE: &str = "RETRYSCOPE_SERVICE";
+const LISTEN: &str = "RETRYSCOPE_LISTEN";
+const CONTROL_LISTEN: &str = "RETRYSCOPE_CONTROL_LISTEN";
+const CALLEE: &str = "RETRYSCOPE_CALLEE";
+const CALLEE_ADDRESS: &str = "RETRYSCOPE_CALLEE_ADDRESS";
+const ATTEMPTS: &str = "RETRYSCOPE_ATTEMPTS";
+const RETRY_ON: &str = "RETRYSCOPE_RETRY_ON";
+const BACKOFF: &str = "RETRYSCOPE_BACKOFF";
+const ON_FAILURE: &str = "RETRYSCOPE_ON_FAILURE";
+const TRANSPORT_CODES: &str = "RETRYSCOPE_TRANSPORT_CODES";
+const FAULT: &str = "RETRYSCOPE_FAULT";
+const SEED: &str = "RETRYSCOPE_SEED";
+const RUN: &str = "RETRYSCOPE_RUN";
+const OTLP: &str = "RETRYSCOPE_OTLP";
+const SPAN_QUEUE: &str = "RETRYSCOPE_SPAN_QUEUE";
+const RECORDS: &str = "RETRYSCOPE_RECORDS";
+
+/// Every setting of a service.
+pub const NAMES: [&str; 16] = [
+    SERVICE,
+    LISTEN,
+    CONTROL_LISTEN,
+    CALLEE,
+    CALLEE_ADDRESS,
+    ATTEMPTS,
+    RETRY_ON,
+    BACKOFF,
+    ON_FAILURE,
+    TRANSPORT_CODES,
+    FAULT,
+    SEED,
+    RUN,
+    OTLP,
+    SPAN_QUEUE,
+    RECORDS,
+];
+
+/// Names of the harness's own flags in the environment; a service may see them and looks past them.
+const FOREIGN: [&str; 3] = ["RETRYSCOPE_ATTACH", "RETRYSCOPE_TRACE_URL", "RETRYSCOPE_ENVOY"];
+
+/// Spans that may wait in a queue by default: two seconds of a stopped collector at full load.
+pub const DEFAULT_SPAN_QUEUE: usize = 65_536;
+/// Single arrivals kept by default.
+pub const DEFAULT_RECORDS: usize = 65_536;
+
+impl Config {
+    /// A service of this name with every default: free loopback ports, no callee, no retries, no fault, no spans.
+    pub fn named(service: &str) -> Self {
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self {
+            service: service.to_owned(),
+            listen: loopback,
+            control_listen: loopback,
+            callee: None,
+            retry: Policy::default(),
+            on_failure: OnFailure::default(),
+            transport_codes: TransportCodes::default(),
+            fault: Fault::default(),
+            seed: 27,
+            run: String::new(),
+            otlp: None,
+            span_queue: DEFAULT_SPAN_QUEUE,
+            records: DEFAULT_RECORDS,
+        }
+    }
+
+    /// Reads the environment of this process. `default_service` names it when the environment does not.
+    pub fn from_env(default_service: &str) -> Result<Self, ConfigError> {
+        let ours = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            (name.starts_with(PREFIX) && !FOREIGN.contains(&name.as_str()))
+                .then(|| (name, value.to_string_lossy().into_owned()))
+        });
+        let mut pairs: BTreeMap<_, _> = ours.collect();
+        pairs.entry(SERVICE.to_owned()).or_insert_with(|| default_service.to_owned());
+        Self::read(&pairs)
+    }
+
+    /// Reads pairs; names left out keep their defaults.
+    pub fn read(pairs: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        if let Some(unknown) = pairs.keys().find(|name| !NAMES.contains(&name.as_str())) {
+            return Err(ConfigError::Unknown(unknown.clone()));
+        }
+        let get = |name| pairs.get(name).map(String::as_str).filter(|value| !value.is_empty());
+        let mut config = Self::named(get(SERVICE).ok_or(ConfigError::Missing(SERVICE))?);
+        let address = |name, value: &str| parsed(name, value, |_| "write host:port with an IP address".to_owned());
+        if let Some(value) = get(LISTEN) {
+            config.listen = address(LISTEN, value)?;
+        }
+        if let Some(value) = get(CONTROL_LISTEN) {
+            config.control_listen = address(CONTROL_LISTEN, value)?;
+        }
+        config.callee = match (get(CALLEE), get(CALLEE_ADDRESS)) {
+            (Some(name), Some(value)) => {
+                Some(Callee { name: name.to_owned(), address: address(CALLEE_ADDRESS, value)? })
+            }
+            (None, None) => None,
+            (Some(_), None) => return Err(ConfigError::Missing(CALLEE_ADDRESS)),
+            (None, Some(_)) => return Err(ConfigError::Missing(CALLEE)),
+        };
+        if let Some(value) = get(ATTEMPTS) {
+            config.retry.attempts = policy::parse_attempts(value).map_err(|error| wrong(ATTEMPTS, value, &error))?;
+        }
+        if let Some(value) = get(RETRY_ON) {
+            config.retry.retry_on = value.parse().map_err(|error| wrong(RETRY_ON, value, &error))?;
+        }
+        if let Some(value) = get(BACKOFF) {
+            let backoff: Backoff = value.parse().map_err(|error| wrong(BACKOFF, value, &error))?;
+            config.retry.backoff = Some(backoff);
+        }
+        if let Some(value) = get(ON_FAILURE) {
+            config.on_failure = value.parse().map_err(|error| wrong(ON_FAILURE, value, &error))?;
+        }
+        if let Some(value) = get(TRANSPORT_CODES) {
+            config.transport_codes = value.parse().map_err(|error| wrong(TRANSPORT_CODES, value, &error))?;
+        }
+        if let Some(value) = get(FAULT) {
+            config.fault = value.parse().map_err(|error| wrong(FAULT, value, &error))?;
+        }
+        let number = |_| "write a whole number".to_owned();
+        if let Some(value) = get(SEED) {
+            config.seed = parsed(SEED, value, number)?;
+        }
+        config.run = get(RUN).unwrap_or_default().to_owned();
+        config.otlp = get(OTLP).map(str::to_owned);
+        if let Some(value) = get(SPAN_QUEUE) {
+            config.span_queue = parsed(SPAN_QUEUE, value, number)?;
+        }
+        if let Some(value) = get(RECORDS) {
+            config.records = parsed(RECORDS, value, number)?;
+        }
+        Ok(config)
+    }
+
+    /// Writes pairs that [`Config::read`] reads back to the same configuration.
+    pub fn write(&self) -> BTreeMap<String, String> {
+        let mut pairs = vec![
+            (SERVICE, self.service.clone()),
+            (LISTEN, self.listen.to_string()),
+            (CONTROL_LISTEN, self.control_listen.to_string()),
+            (ATTEMPTS, self.retry.attempts.to_string()),
+            (RETRY_ON, self.retry.retry_on.to_string()),
+            (ON_FAILURE, self.on_failure.to_string()),
+            (TRANSPORT_CODES, self.transport_codes.to_string()),
+            (FAULT, self.fault.to_string()),
+            (SEED, self.seed.to_string()),
+            (RUN, self.run.clone()),
+            (SPAN_QUEUE, self.span_queue.to_string()),
+            (RECORDS, self.records.to_string()),
+        ];
+        if let Some(callee) = &self.callee {
+            pairs.extend([(CALLEE, callee.name.clone()), (CALLEE_ADDRESS, callee.address.to_string())]);
+        }
+        pairs.extend(self.retry.backoff.map(|backoff| (BACKOFF, backoff.to_string())));
+        pairs.extend(self.otlp.clone().map(|otlp| (OTLP, otlp)));
+        pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+fn wrong(name: &'static str, value: &str, right: &dyn std::fmt::Display) -> ConfigError {
+    ConfigError::Value { name, value: value.to_owned(), right: right.to_string() }
+}
+
+fn parsed<T: std::str::FromStr>(
+    name: &'static str,
+    value: &str,
+    right: impl Fn(T::Err) -> String,
+) -> Result<T, ConfigError> {
+    value.parse().map_err(|error| ConfigError::Value { name, value: value.to_owned(), right: right(error) })
+}
+
+impl std::str::FromStr for OnFailure {
+    type Err = code::CodeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.trim() == "pass" { Ok(Self::Pass) } else { code::parse_failure(text).map(Self::Answer) }
+    }
+}
+
+impl std::fmt::Display for OnFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Pass => "pass",
+            Self::Answer(code) => code::name(*code),
+        })
+    }
+}
+
+impl std::str::FromStr for TransportCodes {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim() {
+            "normalized" => Ok(Self::Normalized),
+            "raw" => Ok(Self::Raw),
+            _ => Err("write normalized or raw"),
+        }
+    }
+}
+
+impl std::fmt::Display for TransportCodes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Normalized => "normalized",
+            Self::Raw => "raw",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fault::{At, Fail, Scope},
+        policy::{Jitter, RetryOn},
+    };
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn failure() -> impl Strategy<Value = Code> {
+        (1..17_i32).prop_map(Code::from_i32)
+    }
+
+    fn policy() -> impl Strategy<Value = Policy> {
+        let retry_on = prop_oneof![
+            Just(RetryOn::Any),
+            prop::collection::btree_set(1..17_i32, 1..5)
+                .prop_map(|codes| RetryOn::Codes(codes.into_iter().map(Code::from_i32).collect())),
+        ];
+        let jitter = prop_oneof![Just(Jitter::None), Just(Jitter::PlusMinus20), Just(Jitter::Full)];
+        let backoff = (1..3_600_000_u64, 1..1000_u32, 0..3_600_000_u64, jitter).prop_map(|(initial, tenths, max, jitter)| {
+            let (initial, max) = (Duration::from_millis(initial), Duration::from_millis(max));
+            Backoff { initial, multiplier: f64::from(tenths) / 10.0, max, jitter }
+        });
+        (1..=100_u32, retry_on, prop::option::of(backoff))
+            .prop_map(|(attempts, retry_on, backoff)| Policy { attempts, retry_on, backoff })
+    }
+
+    fn fault() -> impl Strategy<Value = Fault> {
+        let fail = (failure(), prop::option::of(any::<u64>()), prop::option::of(0.0..=1.0_f64), any::<[bool; 2]>()).prop_map(
+            |(code, first, p, [process, after])| {
+                let scope = if process && first.is_some() { Scope::Process } else { Scope::Request };
+                Fault::Fail(Fail { code, first, p, scope, at: if after { At::After } else { At::Before } })
+            },
+        );
+        prop_oneof![Just(Fault::None), Just(Fault::Refuse), fail]
+    }
+
+    prop_compose! {
+        fn config()(
+            service in "[a-z][a-z0-9-]{0,20}",
+            ports in any::<[u16; 3]>(),
+            callee in prop::option::of("[a-z][a-z0-9-]{0,20}"),
+            retry in policy(),
+            on_failure in prop::option::of(failure()),
+            raw in any::<bool>(),
+            fault in fault(),
+            seed in any::<u64>(),
+            run in "[0-9a-f]{0,16}",
+            otlp in prop::option::of("http://127\\.0\\.0\\.1:[1-9][0-9]{0,3}"),
+            sizes in any::<[u16; 2]>(),
+        ) -> Config {
+            Config {
+                listen: SocketAddr::from((Ipv4Addr::LOCALHOST, ports[0])),
+                control_listen: SocketAddr::from((Ipv4Addr::UNSPECIFIED, ports[1])),
+                callee: callee.map(|name| Callee { name, address: SocketAddr::from((Ipv4Addr::LOCALHOST, ports[2])) }),
+                retry,
+                on_failure: on_failure.map_or(OnFailure::Pass, OnFailure::Answer),
+                transport_codes: if raw { TransportCodes::Raw } else { TransportCodes::Normalized },
+                fault,
+                seed,
+                run,
+                otlp,
+                span_queue: sizes[0].into(),
+                records: sizes[1].into(),
+                ..Config::named(&service)
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(config in config()) {
+            prop_assert_eq!(Config::read(&config.write()), Ok(config));
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_by_name() {
+        let pairs = BTreeMap::from([("RETRYSCOPE_ATEMPTS".to_owned(), "3".to_owned())]);
+        assert!(Config::read(&pairs).unwrap_err().to_string().contains("RETRYSCOPE_ATEMPTS"));
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_with_what_would_be_right() {
+        let mut pairs = Config::named("pricing").write();
+        pairs.insert(ATTEMPTS.to_owned(), "0".to_owned());
+        let error = Config::read(&pairs).unwrap_err().to_string();
+        assert!(error.contains("RETRYSCOPE_ATTEMPTS") && error.contains("`0`") && error.contains("1 to 100"), "{error}");
+    }
+}
