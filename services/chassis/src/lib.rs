@@ -1,5 +1,43 @@
-//! x
+//! The chassis: how every service starts, listens, calls, counts and fails.
+//!
+//! # Life of one request
+//!
+//! ```text
+//!  connection  listen.rs      the accept loop; hyper's HTTP/2 over a port that can be closed
+//!      |
+//!  inbound     inbound.rs     ledger -> trace -> deadline in -> fault -> the service's handler
+//!      |                        |        |          |            |
+//!      |                      counts   SERVER     work ends    behaves as the
+//!      |                      it all   span       at it        broken service
+//!  handler     call.rs        takes the Context, hands it on; copies no metadata
+//!      |
+//!  outbound    outbound.rs    call span -> retry -> deadline out -> attempt span -> connection
+//!                               |           |          |              |
+//!                             INTERNAL    1 call,    the time       CLIENT span,
+//!                                         n attempts that is left   its context travels
+//! ```
+//!
+//! Here: configuration and its codec, the layers, the accept loop, the ledger, telemetry, the control port. Not here: any
+//! service, any shop message, any prediction (`harness/model` shares no code with this crate, so that measurement and
+//! prediction cannot be wrong together). Start with `process.rs`, then `inbound.rs` and `outbound.rs`.
+
+pub mod body;
+pub mod call;
 pub mod code;
 pub mod config;
+pub mod control;
+pub mod counts;
 pub mod fault;
+pub mod inbound;
+pub mod layers;
+pub mod listen;
+pub mod outbound;
+pub mod outcome;
 pub mod policy;
+pub mod process;
+pub mod telemetry;
+
+/// A request as every layer sees it: never a message type.
+pub type Request = http::Request<tonic::body::Body>;
+/// An answer as every layer sees it.
+pub type Response = http::Response<tonic::body::Body>;

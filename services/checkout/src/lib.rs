@@ -1,1 +1,56 @@
-//! x
+//! Checkout: the price of an item as a customer pays it. Passes the item on unread.
+//!
+//! Not here: trying again (the retry layer does that), counting, tracing, failing on command. Start with [`shop`].
+
+use chassis::{
+    call::Context,
+    config::{Config, OnFailure},
+    counts::Counts,
+    inbound::{self, Shop},
+    outbound::{self, Outbound, OutboundError},
+    outcome, process,
+};
+use proto::shop::v1::{
+    GetQuoteRequest, GetPriceRequest, Quote,
+    checkout_server::{Checkout, CheckoutServer},
+    pricing_client::PricingClient,
+};
+use std::{process::ExitCode, sync::Arc};
+use tonic::{Request, Response, Status};
+
+/// Runs checkout as this process.
+pub fn main() -> ExitCode {
+    process::main("checkout", shop)
+}
+
+/// Checkout with the server stack around it, calling its callee through the client stack.
+pub fn shop(config: &Config, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
+    let pricing = PricingClient::new(outbound::outbound(config, counts)?);
+    let callee = config.callee.as_ref().map(|callee| callee.name.clone()).unwrap_or_default();
+    let handler = Handler { pricing, callee, on_failure: config.on_failure };
+    Ok(inbound::shop(config, counts, CheckoutServer::new(handler)))
+}
+
+#[derive(Debug, Clone)]
+struct Handler {
+    pricing: PricingClient<Outbound>,
+    callee: String,
+    on_failure: OnFailure,
+}
+
+#[tonic::async_trait]
+impl Checkout for Handler {
+    async fn get_quote(&self, request: Request<GetQuoteRequest>) -> Result<Response<Quote>, Status> {
+        let context = Context::of(&request);
+        let ask = GetPriceRequest { item: request.into_inner().item };
+        match self.pricing.clone().get_price(context.next(ask)).await {
+            Ok(response) => Ok(Response::new(quote(response.into_inner()))),
+            Err(failed) => Err(outcome::answer(&self.callee, &failed, self.on_failure)),
+        }
+    }
+}
+
+/// The customer pays a fifth in taxes on top. Cents.
+fn quote(price: proto::shop::v1::Price) -> Quote {
+    Quote { price: price.price * 6 / 5, item: price.item, in_stock: price.in_stock }
+}

@@ -1,1 +1,56 @@
-//! x
+//! Pricing: what an item costs, which depends on how much of it there is. Passes the item on unread.
+//!
+//! Not here: trying again (the retry layer does that), counting, tracing, failing on command. Start with [`shop`].
+
+use chassis::{
+    call::Context,
+    config::{Config, OnFailure},
+    counts::Counts,
+    inbound::{self, Shop},
+    outbound::{self, Outbound, OutboundError},
+    outcome, process,
+};
+use proto::shop::v1::{
+    GetPriceRequest, GetStockRequest, Price,
+    pricing_server::{Pricing, PricingServer},
+    inventory_client::InventoryClient,
+};
+use std::{process::ExitCode, sync::Arc};
+use tonic::{Request, Response, Status};
+
+/// Runs pricing as this process.
+pub fn main() -> ExitCode {
+    process::main("pricing", shop)
+}
+
+/// Pricing with the server stack around it, calling its callee through the client stack.
+pub fn shop(config: &Config, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
+    let inventory = InventoryClient::new(outbound::outbound(config, counts)?);
+    let callee = config.callee.as_ref().map(|callee| callee.name.clone()).unwrap_or_default();
+    let handler = Handler { inventory, callee, on_failure: config.on_failure };
+    Ok(inbound::shop(config, counts, PricingServer::new(handler)))
+}
+
+#[derive(Debug, Clone)]
+struct Handler {
+    inventory: InventoryClient<Outbound>,
+    callee: String,
+    on_failure: OnFailure,
+}
+
+#[tonic::async_trait]
+impl Pricing for Handler {
+    async fn get_price(&self, request: Request<GetPriceRequest>) -> Result<Response<Price>, Status> {
+        let context = Context::of(&request);
+        let ask = GetStockRequest { item: request.into_inner().item };
+        match self.inventory.clone().get_stock(context.next(ask)).await {
+            Ok(response) => Ok(Response::new(price(response.into_inner()))),
+            Err(failed) => Err(outcome::answer(&self.callee, &failed, self.on_failure)),
+        }
+    }
+}
+
+/// Scarce items cost more. Cents.
+fn price(stock: proto::shop::v1::Stock) -> Price {
+    Price { price: 1_000 / stock.in_stock.max(1), item: stock.item, in_stock: stock.in_stock }
+}

@@ -1,0 +1,191 @@
+//! What a handler takes from its request and hands to the next: which request, which attempt path, which deadline. Only what
+//! stands here travels; all metadata on the wire is written fresh for each attempt.
+
+use http::{HeaderMap, HeaderValue};
+use std::{fmt, time::Duration};
+use tokio::time::Instant;
+
+/// Earlier attempts of the same call (gRFC A6); absent on the first.
+pub const PREVIOUS_ATTEMPTS: &str = "grpc-previous-rpc-attempts";
+/// Time that is left, as gRPC writes it.
+pub const TIMEOUT: &str = "grpc-timeout";
+/// Request number, then the attempt at each layer: `17:1.3.2`.
+pub const ATTEMPT_PATH: &str = "retryscope-attempt-path";
+/// The request's absolute deadline in microseconds of the machine's monotonic clock. Evidence only; nobody acts on it.
+pub const DEADLINE: &str = "retryscope-deadline";
+
+/// Most layers a path may name; longer ones are foreign.
+const MAX_LAYERS: usize = 64;
+
+/// Which request this is, and the attempt at each layer above, the client's first.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct AttemptPath {
+    /// The request's number, from 1.
+    pub request: u64,
+    /// Attempt numbers, from 1.
+    pub attempts: Vec<u32>,
+}
+
+impl AttemptPath {
+    /// The path of a request before any attempt.
+    pub fn root(request: u64) -> Self {
+        Self { request, attempts: Vec::new() }
+    }
+
+    /// The path of this layer's attempt number `attempt`.
+    #[must_use]
+    pub fn then(&self, attempt: u32) -> Self {
+        let mut attempts = Vec::with_capacity(self.attempts.len() + 1);
+        attempts.extend_from_slice(&self.attempts);
+        attempts.push(attempt);
+        Self { request: self.request, attempts }
+    }
+
+    /// Reads [`ATTEMPT_PATH`]; `None` for anything that is not one of ours.
+    pub fn read(text: &str) -> Option<Self> {
+        let (request, attempts) = text.split_once(':')?;
+        let attempts: Vec<u32> = attempts.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+        (attempts.len() <= MAX_LAYERS).then_some(Self { request: request.parse().ok()?, attempts })
+    }
+
+    /// The attempts alone: `1.3.2`.
+    pub fn attempts_text(&self) -> String {
+        self.attempts.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
+    }
+}
+
+impl fmt::Display for AttemptPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.request, self.attempts_text())
+    }
+}
+
+/// What came in, as the layers around a handler leave it in the request's extensions.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// `None` for a caller that sends no path (grpcurl): its arrival is its own request.
+    pub path: Option<AttemptPath>,
+    /// `grpc-previous-rpc-attempts` + 1.
+    pub attempt: u32,
+    /// When this call must be over, by this process's clock.
+    pub deadline: Option<Instant>,
+    /// The request's absolute deadline, passed on unchanged as evidence.
+    pub request_deadline_us: Option<u64>,
+}
+
+impl Context {
+    /// What the client starts a request with.
+    pub fn root(request: u64, deadline: Option<Duration>) -> Self {
+        Self {
+            path: Some(AttemptPath::root(request)),
+            attempt: 1,
+            deadline: deadline.map(|left| Instant::now() + left),
+            request_deadline_us: deadline.map(|left| monotonic_us() + micros(left)),
+        }
+    }
+
+    /// What an arrival's metadata says. The deadline starts to run here.
+    pub fn read(headers: &HeaderMap) -> Self {
+        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let previous = text(PREVIOUS_ATTEMPTS).and_then(|value| value.parse::<u32>().ok()).unwrap_or(0);
+        let left = text(TIMEOUT).and_then(parse_timeout);
+        Self {
+            path: text(ATTEMPT_PATH).and_then(AttemptPath::read),
+            attempt: previous.saturating_add(1),
+            deadline: left.and_then(|left| Instant::now().checked_add(left)),
+            request_deadline_us: text(DEADLINE).and_then(|value| value.parse().ok()),
+        }
+    }
+
+    /// A request to the next service, with a fresh head: this context rides along as an extension, nothing else does.
+    pub fn next<M>(&self, message: M) -> tonic::Request<M> {
+        let mut request = tonic::Request::new(message);
+        request.extensions_mut().insert(self.clone());
+        request
+    }
+
+    /// The context of the request a handler was called with.
+    pub fn of<M>(request: &tonic::Request<M>) -> Self {
+        request.extensions().get::<Self>().cloned().unwrap_or_else(|| Self::read(&HeaderMap::new()))
+    }
+
+    /// Whether the deadline has passed.
+    pub fn is_spent(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
+
+/// Microseconds of the machine's monotonic clock: the same clock in every process.
+pub fn monotonic_us() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000
+}
+
+/// Whole microseconds of a duration.
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Most digits of a `grpc-timeout` (gRPC over HTTP/2).
+const TIMEOUT_DIGITS: u128 = 99_999_999;
+
+/// Writes a `grpc-timeout`: the finest unit that fits, rounded down so that no hop is given more than is left.
+pub fn format_timeout(left: Duration) -> String {
+    for (unit, letter) in [(1, 'n'), (1_000, 'u'), (1_000_000, 'm'), (1_000_000_000, 'S')] {
+        let count = left.as_nanos() / unit;
+        if count <= TIMEOUT_DIGITS {
+            return format!("{count}{letter}");
+        }
+    }
+    format!("{TIMEOUT_DIGITS}S")
+}
+
+/// Reads a `grpc-timeout`; `None` for what is none.
+pub fn parse_timeout(text: &str) -> Option<Duration> {
+    let digits = text.get(..text.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    match text.as_bytes().last()? {
+        b'n' => Some(Duration::from_nanos(count)),
+        b'u' => Some(Duration::from_micros(count)),
+        b'm' => Some(Duration::from_millis(count)),
+        b'S' => Some(Duration::from_secs(count)),
+        b'M' => Some(Duration::from_secs(count * 60)),
+        b'H' => Some(Duration::from_secs(count * 3600)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_read_as_written_and_anything_else_is_foreign() {
+        let path = AttemptPath::root(17).then(1).then(3).then(2);
+        assert_eq!(path.to_string(), "17:1.3.2");
+        assert_eq!(AttemptPath::read("17:1.3.2"), Some(path));
+        for foreign in ["", "17", "17:", "x:1", "17:1..2", "17:-1", &format!("1:{}1", "1.".repeat(64))] {
+            assert_eq!(AttemptPath::read(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_takes_the_finest_unit_and_never_grows() {
+        for (left, text) in [
+            (Duration::from_nanos(7), "7n"),
+            (Duration::from_millis(99), "99000000n"),
+            (Duration::from_secs(10), "10000000u"),
+            (Duration::from_secs(86_400), "86400000m"),
+        ] {
+            assert_eq!(format_timeout(left), text);
+            assert_eq!(parse_timeout(text), Some(left));
+        }
+        assert_eq!(format_timeout(Duration::from_nanos(100_000_900)), "100000u");
+        for wrong in ["", "S", "1", "123456789S", "1x", "-1S", "1 S", "\u{e9}S"] {
+            assert_eq!(parse_timeout(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The server stack: one chain around the shop service; health and reflection stand beside it, unlayered: they are never
+//! counted, traced or failed.
+
+use crate::{
+    Request, Response,
+    config::Config,
+    counts::Counts,
+    layers::{Wrap, deadline::DeadlineIn, fault::FaultLayer, ledger::Ledger, trace::TraceArrival},
+};
+use std::{convert::Infallible, sync::Arc};
+use tonic::{
+    server::NamedService,
+    service::{LayerExt as _, Routes},
+};
+use tower::ServiceBuilder;
+
+/// What a service port carries.
+#[derive(Debug)]
+pub struct Shop {
+    pub(crate) routes: Routes,
+    pub(crate) name: &'static str,
+}
+
+/// The settings in force in a process that was never switched.
+pub const FIRST_GENERATION: u64 = 1;
+
+/// Puts the server stack around a service.
+pub fn shop<S>(config: &Config, counts: &Arc<Counts>, service: S) -> Shop
+where
+    S: NamedService + Clone + Send + Sync + 'static,
+    S: tower::Service<Request, Response = Response, Error = Infallible, Future: Send>,
+{
+    let counts = Arc::clone(counts);
+    let stack = ServiceBuilder::new()
+        // The ground truth, before anything that could fail, drop or answer early.
+        .layer(Wrap(Ledger { counts: Arc::clone(&counts), generation: FIRST_GENERATION }))
+        // The second witness of the same event, right behind the first.
+        .layer(Wrap(TraceArrival { counts }))
+        // A duration becomes a point in time as early as possible; the ledger has read it, here it is enforced.
+        .layer(Wrap(DeadlineIn))
+        // Behaves as the broken service itself.
+        .layer(Wrap(FaultLayer::new(config.fault, config.seed)));
+    Shop { routes: Routes::new(stack.named_layer(service)), name: S::NAME }
+}

@@ -1,0 +1,50 @@
+//! The ledger: the outermost inbound layer, before anything that could fail, drop or answer early. It counts an arrival when
+//! it starts; counting in a handler would miss what never reaches one.
+
+use super::{Around, Below, ask};
+use crate::{
+    Request, Response,
+    body::{self, Ending},
+    call::Context,
+    code::Code,
+    counts::{Counts, Outcome},
+    outcome::{self, Expired, Head, WorkDone},
+};
+use std::sync::Arc;
+
+/// Counts every arrival.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    /// Where.
+    pub counts: Arc<Counts>,
+    /// The settings in force, stamped on each arrival.
+    pub generation: u64,
+}
+
+impl Around for Ledger {
+    async fn around(self, mut request: Request, mut below: impl Below) -> Response {
+        let context = Context::read(request.headers());
+        let method = request.uri().path().trim_start_matches('/');
+        let arrived = self.counts.arrive(method, &context, self.generation);
+        request.extensions_mut().insert(context);
+        let response = ask(&mut below, request).await;
+        let work_done = response.extensions().get::<WorkDone>().is_some();
+        match outcome::head(&response) {
+            Head::TrailersOnly(_) if response.extensions().get::<Expired>().is_some() => {
+                arrived.end(Outcome::Expired, work_done);
+                response
+            }
+            Head::TrailersOnly(code) => {
+                arrived.end(Outcome::Answered(code.into()), work_done || code == Code::Ok);
+                response
+            }
+            Head::Committed => response.map(|inner| {
+                body::watch(inner, None, move |ending| match ending {
+                    Ending::Code(code) => arrived.end(Outcome::Answered(code.into()), work_done || code == Code::Ok),
+                    Ending::Broken => arrived.end(Outcome::Answered(Code::Unknown.into()), work_done),
+                    Ending::Dropped => arrived.end(Outcome::Dropped, work_done),
+                })
+            }),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The second witness: a SERVER span per arrival, right behind the ledger; an INTERNAL span per call, outside the retry loop,
+//! which holds the back-offs; a CLIENT span per attempt, inside it, whose context goes on the wire.
+//!
+//! gRPC's own proposal (A72) gives kind CLIENT to the call. Here CLIENT sits on the attempt, so that a service graph pairs one
+//! CLIENT with one SERVER; one span for all attempts would hide the multiplication.
+
+use super::{Around, Below, ask};
+use crate::{
+    Request, Response,
+    body::{self, Ending},
+    call::Context,
+    code::{self, Code},
+    config::Callee,
+    counts::{Counts, SpanKind},
+    outcome::{self, Head},
+    telemetry,
+};
+use std::sync::Arc;
+use tracing::{Instrument as _, Span, field::Empty, info_span};
+
+/// A SERVER span per arrival.
+#[derive(Debug, Clone)]
+pub struct TraceArrival {
+    /// Where the spans are counted.
+    pub counts: Arc<Counts>,
+}
+
+impl Around for TraceArrival {
+    async fn around(self, request: Request, mut below: impl Below) -> Response {
+        let method = method(&request);
+        let span = info_span!(
+            target: telemetry::TARGET,
+            "arrival",
+            otel.name = method,
+            otel.kind = "server",
+            otel.status_code = Empty,
+            otel.status_description = Empty,
+            rpc.system.name = "grpc",
+            rpc.method = method,
+            rpc.response.status_code = Empty,
+            error.type = Empty,
+            retryscope.attempt_path = Empty,
+        );
+        if span.is_disabled() {
+            return ask(&mut below, request).await;
+        }
+        self.counts.span_made(SpanKind::Server);
+        if let Some(path) = request.extensions().get::<Context>().and_then(|context| context.path.as_ref()) {
+            span.record("retryscope.attempt_path", path.to_string());
+        }
+        telemetry::set_parent(&span, request.headers());
+        observe(span, is_server_error, ask(&mut below, request)).await
+    }
+}
+
+/// An INTERNAL span per call.
+#[derive(Debug, Clone)]
+pub struct TraceCall {
+    /// Where the spans are counted.
+    pub counts: Arc<Counts>,
+}
+
+impl Around for TraceCall {
+    async fn around(self, request: Request, mut below: impl Below) -> Response {
+        let method = method(&request);
+        let span = info_span!(
+            target: telemetry::TARGET,
+            "call",
+            otel.name = method,
+            otel.kind = "internal",
+            otel.status_code = Empty,
+            otel.status_description = Empty,
+            rpc.system.name = "grpc",
+            rpc.method = method,
+            rpc.response.status_code = Empty,
+            error.type = Empty,
+        );
+        if span.is_disabled() {
+            return ask(&mut below, request).await;
+        }
+        self.counts.span_made(SpanKind::Internal);
+        observe(span, is_client_error, ask(&mut below, request)).await
+    }
+}
+
+/// A CLIENT span per attempt.
+#[derive(Debug, Clone)]
+pub struct TraceAttempt {
+    /// Where the spans are counted.
+    pub counts: Arc<Counts>,
+    /// Whom the attempts go to.
+    pub callee: Arc<Callee>,
+}
+
+impl Around for TraceAttempt {
+    async fn around(self, mut request: Request, mut below: impl Below) -> Response {
+        let method = method(&request);
+        let attempt = request.extensions().get::<Context>().map_or(1, |context| context.attempt);
+        let name = format!("Attempt.{}", method.replace('/', "."));
+        let span = info_span!(
+            target: telemetry::TARGET,
+            "attempt",
+            otel.name = name,
+            otel.kind = "client",
+            otel.status_code = Empty,
+            otel.status_description = Empty,
+            rpc.system.name = "grpc",
+            rpc.method = method,
+            rpc.response.status_code = Empty,
+            error.type = Empty,
+            server.address = %self.callee.address.ip(),
+            // i64, since the bridge turns an unsigned number into a string.
+            server.port = i64::from(self.callee.address.port()),
+            "previous-rpc-attempts" = i64::from(attempt) - 1,
+        );
+        if span.is_disabled() {
+            return ask(&mut below, request).await;
+        }
+        self.counts.span_made(SpanKind::Client);
+        telemetry::inject(&span, request.headers_mut());
+        observe(span, is_client_error, ask(&mut below, request)).await
+    }
+}
+
+/// Package, service and method, without the leading slash: `shop.v1.Inventory/GetStock`.
+fn method(request: &Request) -> &str {
+    request.uri().path().trim_start_matches('/')
+}
+
+/// Runs what lies below inside the span, and ends the span when the answer has ended.
+async fn observe(span: Span, is_error: fn(Code) -> bool, below: impl Future<Output = Response>) -> Response {
+    let unfinished = Observed { span: span.clone(), is_error, code: Some(Code::Cancelled) };
+    let response = below.instrument(span).await;
+    match outcome::head(&response) {
+        Head::TrailersOnly(code) => {
+            unfinished.end(code);
+            response
+        }
+        Head::Committed => response.map(|inner| {
+            body::watch(inner, None, move |ending| match ending {
+                Ending::Code(code) => unfinished.end(code),
+                Ending::Broken => unfinished.end(Code::Unknown),
+                Ending::Dropped => unfinished.end(Code::Cancelled),
+            })
+        }),
+    }
+}
+
+/// A span whose end is not yet known. Dropped with the work it stands for, it says CANCELLED: a dropped arrival still exports
+/// its span.
+struct Observed {
+    span: Span,
+    is_error: fn(Code) -> bool,
+    code: Option<Code>,
+}
+
+impl Observed {
+    fn end(mut self, code: Code) {
+        self.code = Some(code);
+    }
+}
+
+impl Drop for Observed {
+    fn drop(&mut self) {
+        let code = self.code.unwrap_or(Code::Cancelled);
+        self.span.record("rpc.response.status_code", code::name(code));
+        // On success the status stays unset and `error.type` absent (OpenTelemetry's RPC conventions).
+        if (self.is_error)(code) {
+            self.span.record("otel.status_code", "ERROR");
+            self.span.record("otel.status_description", code::name(code));
+            self.span.record("error.type", code::name(code));
+        }
+    }
+}
+
+/// For a client every code but OK is an error.
+fn is_client_error(code: Code) -> bool {
+    code != Code::Ok
+}
+
+/// For a server only those that are the server's own fault are.
+fn is_server_error(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Unimplemented
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+    )
+}

@@ -1,0 +1,5 @@
+//! The inventory service as a process of its own. Configured by the environment (`chassis::config`).
+
+fn main() -> std::process::ExitCode {
+    inventory::main()
+}

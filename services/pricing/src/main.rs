@@ -1,0 +1,5 @@
+//! The pricing service as a process of its own. Configured by the environment (`chassis::config`).
+
+fn main() -> std::process::ExitCode {
+    pricing::main()
+}
