@@ -1,2 +1,44 @@
-//! x
-fn main() {}
+//! The whole house as processes: every test here runs the real program over real sockets.
+//!
+//! The runner can skip: a test whose foreign part is not installed says so by name, with the command that brings it, and counts
+//! as skipped. The last line is `N passed, N failed, N skipped`.
+
+mod amplification;
+mod cases;
+mod chance;
+mod damage;
+mod foreign;
+mod formats;
+mod kills;
+mod property;
+mod readme;
+mod support;
+mod usage;
+mod walls;
+
+use libtest_mimic::{Arguments, Trial};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let groups: [Vec<Trial>; 11] = [
+        walls::tests(),
+        cases::tests(),
+        usage::tests(),
+        formats::tests(),
+        chance::tests(),
+        foreign::tests(),
+        damage::tests(),
+        readme::tests(),
+        kills::tests(),
+        property::tests(),
+        amplification::tests(),
+    ];
+    let conclusion = libtest_mimic::run(&arguments, groups.into_iter().flatten().collect());
+    for (name, command) in support::missing_parts() {
+        println!("SKIPPED for want of {name}: run {command}");
+    }
+    let (passed, failed, skipped) = (conclusion.num_passed, conclusion.num_failed, conclusion.num_ignored);
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    conclusion.exit_code()
+}

@@ -1,0 +1,353 @@
+//! The evidence of one run: what was read from the services, what the collector got, what went wrong. From here to the
+//! observation that the model judges, and to the rows of the report.
+
+use crate::{
+    fleet::{Ended, Trouble},
+    load::Loaded,
+    report::{self, Arrival, Count, Link, Operations, Receipt, Sample, Service, ServiceKind},
+    scenario::Scenario,
+    tally::Tally,
+};
+use chassis::{
+    code::{self, Code},
+    counts::Counts,
+    fault::Fault,
+};
+use model::verdict::{Disturbance, Observation, Observed, ObservedLink};
+use proto::lab::v1 as lab;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Arrivals that the receipts of one report show, at most: whole requests up to it.
+const RECEIPT_ARRIVALS: usize = 10_000;
+
+/// Everything one run left.
+pub struct Evidence {
+    /// The services from the top to the bottom.
+    pub services: Vec<Reading>,
+    /// What the client counted.
+    pub client: Arc<Counts>,
+    /// What became of the requests.
+    pub loaded: Loaded,
+    /// The spans.
+    pub tally: Tally,
+    /// What went wrong and no fault asked for.
+    pub disturbances: Vec<Disturbance>,
+}
+
+/// What is known of one service.
+pub struct Reading {
+    /// Its name.
+    pub name: String,
+    /// How it misbehaves on command.
+    pub fault: Fault,
+    /// Its last totals; `None` when they could not be read.
+    pub totals: Option<lab::Totals>,
+    /// Its single arrivals; `None` when they could not be read.
+    pub records: Option<Vec<lab::Record>>,
+}
+
+impl Evidence {
+    /// Name of the caller on the link to service `index`, and that link by the caller's own count.
+    fn link_to(&self, index: usize) -> (&str, Option<lab::Link>) {
+        let to = &self.services[index].name;
+        let Some(above) = index.checked_sub(1) else {
+            let counted = self.client.totals().links.remove(to).unwrap_or_default();
+            return (crate::chain_line::CLIENT, Some(chassis::control::link((to.clone(), counted))));
+        };
+        let caller = &self.services[above];
+        let link = caller.totals.as_ref().map(|totals| {
+            let counted = totals.links.iter().find(|link| link.to == *to).cloned();
+            counted.unwrap_or_else(|| lab::Link { to: to.clone(), ..lab::Link::default() })
+        });
+        (&caller.name, link)
+    }
+
+    /// Failures of the transport on the link to service `index` that no fault asked for.
+    fn transport_errors(&self, index: usize, link: &lab::Link) -> u64 {
+        let refused_by_fault = self.services[index].fault == Fault::Refuse;
+        link.transport_errors + if refused_by_fault { 0 } else { link.connect_refused }
+    }
+
+    /// What the model judges.
+    pub fn observation(&self, requested: u64) -> Observation {
+        let mut disturbances = self.disturbances.clone();
+        let mut services = Vec::new();
+        let mut links = Vec::new();
+        for (index, reading) in self.services.iter().enumerate() {
+            let tallied = self.tally.services.get(&reading.name).copied().unwrap_or_default();
+            let totals = reading.totals.as_ref();
+            let (from, link) = self.link_to(index);
+            services.push(Observed {
+                name: reading.name.clone(),
+                received: totals.map(|totals| totals.received),
+                traced: Some(tallied.server),
+                spans_made: totals.map(spans_made),
+                spans_collected: Some(tallied.distinct()),
+                in_flight: totals.map_or(0, |totals| totals.in_flight),
+                is_traced: true,
+            });
+            links.push(ObservedLink {
+                from: from.to_owned(),
+                to: reading.name.clone(),
+                sent: link.as_ref().map(|link| link.sent),
+                received: totals.map(|totals| totals.received),
+                refused_by_fault: reading.fault == Fault::Refuse,
+            });
+            if let Some(link) = &link {
+                disturbances.extend(self.link_disturbances(index, from, link));
+            }
+            disturbances.extend(totals.into_iter().flat_map(service_disturbances));
+        }
+        for (service, tallied) in &self.tally.services {
+            let service = || service.clone();
+            let found = [
+                (tallied.duplicates, Disturbance::DuplicateSpans { service: service(), count: tallied.duplicates }),
+                (tallied.conflicts, Disturbance::ConflictingSpans { service: service(), count: tallied.conflicts }),
+                (tallied.orphans, Disturbance::OrphanSpans { service: service(), count: tallied.orphans }),
+            ];
+            disturbances.extend(found.into_iter().filter(|(count, _)| *count > 0).map(|(_, found)| found));
+        }
+        let operations = self.operations(requested);
+        if operations.not_sent > 0 {
+            disturbances.push(Disturbance::NotSent { count: operations.not_sent });
+        }
+        if operations.unfinished > 0 {
+            disturbances.push(Disturbance::Unfinished { count: operations.unfinished });
+        }
+        Observation {
+            services,
+            links,
+            requests_sent: operations.sent,
+            requests_ended: operations.ok + operations.failed,
+            ok: operations.ok,
+            failed_by_code: self.failed_by_code().map(|(code, count)| (crate::plan::code(code), count)).collect(),
+            disturbances,
+        }
+    }
+
+    fn link_disturbances(&self, index: usize, from: &str, link: &lab::Link) -> Vec<Disturbance> {
+        let (from, to) = (from.to_owned(), link.to.clone());
+        let mut found = Vec::new();
+        let count = self.transport_errors(index, link);
+        if count > 0 {
+            found.push(Disturbance::TransportErrors { from: from.clone(), to: to.clone(), count });
+        }
+        if let Some(count) = link.not_retried.get("deadline").copied().filter(|count| *count > 0) {
+            found.push(Disturbance::DeadlinePassed { count, place: format!("{from} > {to}") });
+        }
+        found
+    }
+
+    fn failed_by_code(&self) -> impl Iterator<Item = (Code, u64)> {
+        let mut by_code = BTreeMap::new();
+        for code in self.loaded.ended.values().filter(|code| **code != Code::Ok) {
+            *by_code.entry(*code as i32).or_insert(0) += 1;
+        }
+        by_code.into_iter().map(|(code, count)| (Code::from_i32(code), count))
+    }
+
+    /// What became of the requests.
+    pub fn operations(&self, requested: u64) -> Operations {
+        let ended = self.loaded.ended.len() as u64;
+        let ok = self.loaded.ended.values().filter(|code| **code == Code::Ok).count() as u64;
+        Operations {
+            requested,
+            sent: self.loaded.sent,
+            not_sent: requested - self.loaded.sent,
+            ok,
+            failed: ended - ok,
+            unfinished: self.loaded.sent - ended,
+            mixed: 0,
+            by_code: self.failed_by_code().map(|(code, count)| (code::name(code).to_owned(), count)).collect(),
+        }
+    }
+
+    /// The rows of the services.
+    pub fn services(&self, prediction: &model::Prediction) -> Vec<Service> {
+        let requests = self.loaded.sent;
+        let rows = self.services.iter().zip(&prediction.services).map(|(reading, predicted)| {
+            let totals = reading.totals.as_ref();
+            let ended_as = |outcome: &str| {
+                totals.map(|totals| {
+                    let matching = totals.arrivals.iter().filter(|arrivals| arrivals.outcome == outcome);
+                    matching.map(|arrivals| arrivals.count).sum()
+                })
+            };
+            let received = totals.map(|totals| totals.received);
+            Service {
+                service: reading.name.clone(),
+                kind: ServiceKind::Service,
+                predicted: (&predicted.received).into(),
+                received,
+                traced: Some(self.tally.server(&reading.name)),
+                amplification: received.and_then(|received| ratio(received, requests)),
+                work_done: totals.map(|totals| totals.work_done),
+                late: totals.map(|totals| totals.late),
+                dropped: ended_as("dropped"),
+                expired: ended_as("expired"),
+                in_flight: totals.map(|totals| totals.in_flight),
+            }
+        });
+        rows.collect()
+    }
+
+    /// The rows of the links.
+    pub fn links(&self) -> Vec<Link> {
+        let rows = self.services.iter().enumerate().map(|(index, reading)| {
+            let (from, link) = self.link_to(index);
+            let received = reading.totals.as_ref().map(|totals| totals.received);
+            let (calls, sent) = (link.as_ref().map(|link| link.calls), link.as_ref().map(|link| link.sent));
+            Link {
+                from: from.to_owned(),
+                to: reading.name.clone(),
+                calls,
+                sent,
+                received,
+                factor: received.zip(sent).and_then(|(received, sent)| ratio(received, sent)),
+                retry_ratio: sent.zip(calls).and_then(|(sent, calls)| ratio(sent.saturating_sub(calls), calls)),
+                not_retried: link.as_ref().map(|link| link.not_retried.clone().into_iter().collect()).unwrap_or_default(),
+                transport_errors: link.as_ref().map(|link| self.transport_errors(index, link)),
+            }
+        });
+        rows.collect()
+    }
+
+    /// Single requests with their arrivals, and how much of the run they are.
+    pub fn receipts(&self, scenario: &Scenario) -> (Vec<Receipt>, Sample) {
+        let totals = self.services.iter().filter_map(|reading| reading.totals.as_ref());
+        // Requests up to this one may have lost arrivals somewhere; above it every service has all of them.
+        let given_up = totals.map(|totals| totals.given_up_through).max().unwrap_or(0);
+        let mut by_request: BTreeMap<u64, Vec<(&str, &lab::Record)>> = BTreeMap::new();
+        for reading in &self.services {
+            for record in reading.records.iter().flatten().filter(|record| record.request > given_up) {
+                by_request.entry(record.request).or_default().push((&reading.name, record));
+            }
+        }
+        let first_us = by_request.values().flatten().map(|(_, record)| record.start_us).min().unwrap_or(0);
+        let owner = owner(scenario);
+        let declared = declared_attempts(scenario);
+        let bottom = self.services.last().map_or("", |reading| reading.name.as_str());
+        let mut receipts: Vec<Receipt> = Vec::new();
+        let mut shown = 0;
+        for (request, mut arrivals) in by_request {
+            shown += arrivals.len();
+            if shown > RECEIPT_ARRIVALS && !receipts.is_empty() {
+                break;
+            }
+            arrivals.sort_by_key(|(_, record)| record.start_us);
+            receipts.push(Receipt {
+                operation: request,
+                owner: owner.clone(),
+                declared_attempts: declared,
+                observed_attempts: arrivals.iter().filter(|(service, _)| *service == bottom).count() as u64,
+                code: self.loaded.ended.get(&request).map_or("unfinished", |code| code::name(*code)).to_owned(),
+                attempts: arrivals.iter().map(|(service, record)| arrival(service, record, first_us)).collect(),
+            });
+        }
+        let operations = receipts.len() as u64;
+        let all_read = self.services.iter().all(|reading| reading.records.is_some());
+        let complete = all_read && given_up == 0 && operations == self.loaded.sent;
+        (receipts, Sample { operations, of: self.loaded.sent, complete })
+    }
+}
+
+fn spans_made(totals: &lab::Totals) -> u64 {
+    totals.spans_made.map_or(0, |spans| spans.server + spans.client + spans.internal)
+}
+
+fn service_disturbances(totals: &lab::Totals) -> Vec<Disturbance> {
+    let service = || totals.service.clone();
+    let mut found = Vec::new();
+    if totals.rejected_by_transport > 0 {
+        found.push(Disturbance::RejectedByTransport { service: service(), count: totals.rejected_by_transport });
+    }
+    if totals.in_flight > 0 {
+        found.push(Disturbance::NotSettled { service: service(), in_flight: totals.in_flight });
+    }
+    found
+}
+
+fn ratio(numerator: u64, denominator: u64) -> Option<f64> {
+    (denominator > 0).then(|| numerator as f64 / denominator as f64)
+}
+
+fn arrival(service: &str, record: &lab::Record, first_us: u64) -> Arrival {
+    let parent = record.path.rsplit_once('.').map(|(parent, _)| format!("{}:{parent}", record.request));
+    Arrival {
+        service: service.to_owned(),
+        path: format!("{}:{}", record.request, record.path),
+        parent,
+        code: if record.outcome.is_empty() { "in_flight".to_owned() } else { record.outcome.clone() },
+        start_us: record.start_us.saturating_sub(first_us),
+        duration_us: record.duration_us,
+    }
+}
+
+/// The attempts of every layer, the client's first.
+fn attempts(scenario: &Scenario) -> impl Iterator<Item = (&str, u32)> {
+    let services = &scenario.chain.services;
+    let callers = services.split_last().map_or(&[][..], |(_, callers)| callers);
+    let client = (crate::chain_line::CLIENT, scenario.chain.client.retry.attempts);
+    std::iter::once(client).chain(callers.iter().map(|service| (service.name.as_str(), service.caller.retry.attempts)))
+}
+
+/// The only layer with more than one attempt; `none` when several have, or no layer has.
+fn owner(scenario: &Scenario) -> String {
+    let mut retrying = attempts(scenario).filter(|(_, attempts)| *attempts > 1).map(|(name, _)| name);
+    match (retrying.next(), retrying.next()) {
+        (Some(owner), None) => owner.to_owned(),
+        _ => "none".to_owned(),
+    }
+}
+
+/// Most arrivals at the bottom that the configuration allows for one request.
+fn declared_attempts(scenario: &Scenario) -> Count {
+    let product = attempts(scenario).try_fold(1_u128, |product, (_, attempts)| product.checked_mul(attempts.into()));
+    product.map_or(Count::Beyond, Count::Of)
+}
+
+/// What a troubled process means for the evidence.
+pub fn disturbance(service: String, pid: u32, trouble: Trouble) -> Disturbance {
+    match trouble {
+        Trouble::Died(how) => Disturbance::ProcessDied { service, how },
+        Trouble::Stopped => Disturbance::ProcessStopped { service, pid },
+    }
+}
+
+impl From<&model::Predicted> for report::Predicted {
+    fn from(predicted: &model::Predicted) -> Self {
+        Self {
+            kind: match predicted.kind {
+                model::Kind::Exact => report::PredictionKind::Exact,
+                model::Kind::Statistical => report::PredictionKind::Statistical,
+                model::Kind::Bounds => report::PredictionKind::Bounds,
+            },
+            mean: predicted.mean,
+            sd: predicted.sd,
+            min: predicted.min.into(),
+            max: predicted.max.into(),
+        }
+    }
+}
+
+impl From<model::Count> for Count {
+    fn from(count: model::Count) -> Self {
+        match count {
+            model::Count::Of(count) => Self::Of(count),
+            model::Count::Beyond => Self::Beyond,
+        }
+    }
+}
+
+/// The rows of the processes.
+pub fn processes(members: &[(String, std::net::SocketAddr, u32)], ended: &[Ended]) -> Vec<report::Process> {
+    let rows = members.iter().map(|(name, address, pid)| report::Process {
+        service: name.clone(),
+        address: address.to_string(),
+        pid: Some(*pid),
+        owned: true,
+        loopback: address.ip().is_loopback(),
+        stopped: ended.iter().find(|ended| ended.name == *name).map(|ended| ended.how.clone()).unwrap_or_default(),
+    });
+    rows.collect()
+}

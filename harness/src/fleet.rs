@@ -1,0 +1,236 @@
+//! The service processes: started leaves first, by running this program again; watched while they run; stopped roots first.
+
+use crate::scenario::Role;
+use chassis::{
+    config::{self, Callee, Config},
+    process::{Announcement, UNTIL_STDIN_CLOSES},
+};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+use thiserror::Error;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    time::timeout,
+};
+
+/// Longest wait for a child to say where it listens.
+const START: Duration = Duration::from_secs(10);
+/// Longest wait for a child to leave after it was asked to; then it is killed.
+const STOP: Duration = Duration::from_secs(2);
+
+/// The running services, the top one first.
+#[derive(Debug)]
+pub struct Fleet {
+    /// One per service of the chain.
+    pub members: Vec<Member>,
+}
+
+/// One running service.
+#[derive(Debug)]
+pub struct Member {
+    /// Its name in the chain line.
+    pub name: String,
+    /// Where it is called.
+    pub address: SocketAddr,
+    /// Where it is asked.
+    pub control: SocketAddr,
+    /// Its process number.
+    pub pid: u32,
+    child: Child,
+    /// The child lives as long as this is open.
+    _lifeline: ChildStdin,
+    /// Kept open, so that the child never writes into nothing.
+    _output: ChildStdout,
+    exited: Option<ExitStatus>,
+}
+
+/// What is to be started.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// Which of the four programs.
+    pub role: Role,
+    /// Its configuration, without addresses.
+    pub config: Config,
+}
+
+/// Why the services could not be started.
+#[derive(Debug, Error)]
+pub enum FleetError {
+    /// The program could not be run.
+    #[error("cannot start {service} ({program})", program = program.display())]
+    Spawn {
+        /// Which service.
+        service: String,
+        /// What was run.
+        program: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The child ended or said something else before it said where it listens.
+    #[error("{service} did not start: {what}")]
+    Silent {
+        /// Which service.
+        service: String,
+        /// What happened instead.
+        what: String,
+    },
+}
+
+/// What is wrong with a running service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// Its process ended.
+    Died(String),
+    /// Its process is stopped by a signal (SIGSTOP) or a debugger.
+    Stopped,
+}
+
+/// How a service ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Its name in the chain line.
+    pub name: String,
+    /// In words.
+    pub how: String,
+}
+
+/// This program, as a path that still leads to it when the file has been replaced meanwhile.
+pub fn this_program() -> PathBuf {
+    let running = Path::new("/proc/self/exe");
+    if running.exists() { running.to_owned() } else { std::env::current_exe().unwrap_or_else(|_| "harness".into()) }
+}
+
+impl Fleet {
+    /// Starts the services, given from the top to the bottom, with `program service NAME`.
+    pub async fn spawn(program: &Path, starts: Vec<Start>) -> Result<Self, FleetError> {
+        let mut members: Vec<Member> = Vec::with_capacity(starts.len());
+        for mut start in starts.into_iter().rev() {
+            if let Some(below) = members.last() {
+                start.config.callee = Some(Callee { name: below.name.clone(), address: below.address });
+            }
+            members.push(Member::spawn(program, &start).await?);
+        }
+        members.reverse();
+        Ok(Self { members })
+    }
+
+    /// What is wrong with which service.
+    pub fn troubles(&mut self) -> Vec<(String, u32, Trouble)> {
+        let found = self.members.iter_mut().filter_map(|member| {
+            let trouble = member.trouble()?;
+            Some((member.name.clone(), member.pid, trouble))
+        });
+        found.collect()
+    }
+
+    /// Asks every service to leave, the top one first, and waits until they are gone.
+    pub async fn stop(mut self) -> Vec<Ended> {
+        for member in &self.members {
+            member.signal(rustix::process::Signal::TERM);
+        }
+        let mut ended = Vec::new();
+        for member in &mut self.members {
+            let how = member.leave().await;
+            ended.push(Ended { name: member.name.clone(), how });
+        }
+        ended
+    }
+}
+
+impl Member {
+    async fn spawn(program: &Path, start: &Start) -> Result<Self, FleetError> {
+        let service = start.config.service.clone();
+        let mut command = Command::new(program);
+        command.args(["service", start.role.name(), UNTIL_STDIN_CLOSES]);
+        // The user's variables must not reach a child raw: they could drop or rename evidence.
+        for (name, _) in std::env::vars_os() {
+            let name_text = name.to_string_lossy();
+            if name_text.starts_with("OTEL_") || name_text.starts_with(config::PREFIX) {
+                command.env_remove(&name);
+            }
+        }
+        command.envs(start.config.write());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        // A process group of its own: Ctrl-C at the terminal is for the harness, which settles before it stops the services.
+        command.process_group(0);
+        let failed = |source| FleetError::Spawn { service: service.clone(), program: program.to_owned(), source };
+        let mut child = command.spawn().map_err(failed)?;
+        let silent = |what: &str| FleetError::Silent { service: service.clone(), what: what.to_owned() };
+        let lifeline = child.stdin.take().ok_or_else(|| silent("it has no input"))?;
+        let output = child.stdout.take().ok_or_else(|| silent("it has no output"))?;
+        let mut lines = BufReader::new(output);
+        let mut line = String::new();
+        let read = timeout(START, lines.read_line(&mut line)).await;
+        let announced = match read {
+            Err(_) => return Err(silent(&format!("it said nothing for {} s", START.as_secs()))),
+            Ok(Err(error)) => return Err(silent(&format!("its output cannot be read ({error})"))),
+            Ok(Ok(_)) => line.parse::<Announcement>().ok(),
+        };
+        let Some(announced) = announced else {
+            let status = timeout(STOP, child.wait()).await;
+            let how = status.ok().and_then(Result::ok).map_or("it said something else".to_owned(), in_words);
+            return Err(silent(&how));
+        };
+        let pid = child.id().ok_or_else(|| silent("it ended at once"))?;
+        let (name, address, control) = (announced.service, announced.address, announced.control);
+        let _output = lines.into_inner();
+        Ok(Self { name, address, control, pid, child, _lifeline: lifeline, _output, exited: None })
+    }
+
+    fn trouble(&mut self) -> Option<Trouble> {
+        if self.exited.is_none() {
+            self.exited = self.child.try_wait().ok().flatten();
+        }
+        match self.exited {
+            Some(status) => Some(Trouble::Died(in_words(status))),
+            None => is_stopped(self.pid).then_some(Trouble::Stopped),
+        }
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        // Only a child that was not reaped still owns its number.
+        if self.exited.is_none()
+            && let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok())
+            && let Some(pid) = rustix::process::Pid::from_raw(pid)
+        {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    async fn leave(&mut self) -> String {
+        if let Some(status) = self.exited {
+            return format!("had ended before: {}", in_words(status));
+        }
+        match timeout(STOP, self.child.wait()).await {
+            Ok(Ok(status)) => in_words(status),
+            Ok(Err(error)) => format!("cannot be waited for ({error})"),
+            Err(_) => {
+                // SIGKILL ends a stopped process too.
+                let _ = self.child.kill().await;
+                format!("killed: it did not leave within {} s", STOP.as_secs())
+            }
+        }
+    }
+}
+
+/// Whether the process is stopped, by what the system says (Linux); elsewhere unknown.
+fn is_stopped(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // The name stands in parentheses and may hold anything; the state is the word behind the last one.
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    matches!(state, Some("T" | "t"))
+}
+
+fn in_words(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with {code}"),
+        (None, Some(signal)) => format!("ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
