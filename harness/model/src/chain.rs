@@ -149,6 +149,11 @@ impl Chain {
         (0..self.hops.len()).filter(|hop| counts(&self.hops[*hop])).collect()
     }
 
+    /// Whether the order of arrivals is known as far as it matters: requests do not overlap, or share no `first`.
+    pub(crate) fn orders_itself(&self) -> bool {
+        self.one_at_a_time || self.process_counters().is_empty()
+    }
+
     pub(crate) fn is_bottom(&self, hop: usize) -> bool {
         hop + 1 == self.hops.len()
     }

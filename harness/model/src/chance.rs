@@ -47,8 +47,10 @@ impl Moment {
     }
 }
 
-/// The most single moments one prediction may compute: about a second of an unoptimised build.
-const MOST_STEPS: u64 = 20_000_000;
+/// The most single moments one prediction may compute: about a tenth of a second of an optimised build.
+const MOST_STEPS: u64 = 4_000_000;
+/// The most states that are tried at all: more would run into [`MOST_STEPS`] anyway.
+const MOST_STATES: u64 = 4_096;
 
 /// The moments of a run's counts and of one request's; `None` if there are too many states.
 ///
@@ -57,6 +59,12 @@ const MOST_STEPS: u64 = 20_000_000;
 pub(crate) fn run(chain: &Chain) -> Option<(Vec<Moment>, Vec<Moment>)> {
     let mut recursion = Recursion::new(chain);
     let fresh = recursion.fresh.clone();
+    let states = fresh
+        .iter()
+        .try_fold(1_u64, |states, first| states.checked_mul(first.checked_add(1)?))?;
+    if states > MOST_STATES {
+        return None;
+    }
     let one = whole(recursion.request(&fresh)?);
     if chain.process_counters().is_empty() {
         let total = one.moments.iter().map(|moment| moment.times(chain.requests)).collect();
@@ -108,6 +116,27 @@ pub(crate) fn extent_of_free_choice(chain: &Chain) -> Vec<Moment> {
         .request(&fresh)
         .expect("without a limit there is always an answer");
     whole(ends).moments
+}
+
+/// The chain without every `first` that cannot run out, however the draws fall.
+pub(crate) fn without_endless_firsts(chain: &Chain) -> Chain {
+    let mut simpler = chain.clone();
+    if chain.hops.iter().all(|hop| hop.trouble.first() == First::Every) {
+        return simpler;
+    }
+    let one = extent_of_free_choice(chain);
+    for (number, hop) in simpler.hops.iter_mut().enumerate() {
+        let most = one[chain.layout.at(number, What::Received)].max;
+        let runs_out = match hop.trouble.first() {
+            First::Every => false,
+            First::OfRequest(first) => most > first.into(),
+            First::OfProcess(first) => most * chain.requests.into() > first.into(),
+        };
+        if !runs_out {
+            hop.trouble = hop.trouble.with_first(First::Every);
+        }
+    }
+    simpler
 }
 
 /// The chance of one end and the counts given that end.

@@ -62,7 +62,7 @@ pub fn changes(topology: &Topology) -> Vec<Change> {
 /// attempts multiply what is sent there, without ones; `1` if nobody's do.
 pub fn formula(topology: &Topology) -> String {
     let chain = Chain::new(topology);
-    let multiplies: Vec<bool> = if chain.draws() || (!chain.process_counters().is_empty() && !chain.one_at_a_time) {
+    let multiplies: Vec<bool> = if chain.draws() || !chain.orders_itself() {
         let now = worst(&chain).per_request.worst;
         (0..chain.hops.len())
             .map(|caller| one_attempt(topology, |other| other == caller) < now)

@@ -111,8 +111,11 @@ pub fn predict(topology: &Topology, draws: Draws) -> Prediction {
 }
 
 pub(crate) fn answer(chain: &Chain, draws: Draws) -> Answer {
-    let requests_meet = !chain.process_counters().is_empty() && !chain.one_at_a_time;
-    if requests_meet {
+    if !chain.draws() && chain.orders_itself() {
+        return Answer::from_exact(chain, &exact::run(chain));
+    }
+    let chain = &chance::without_endless_firsts(chain);
+    if !chain.orders_itself() {
         return bounds::run(chain);
     }
     if !chain.draws() {

@@ -1,4 +1,5 @@
 //! The model against a walk of every arrival, over random chains.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is the failure")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! The tables of the reference, row by row.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is the failure")]
 
 mod support;
 
