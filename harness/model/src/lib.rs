@@ -1,1 +1,34 @@
-//! x
+//! The prediction and the verdict: what a chain of retrying callers has to send, and whether what arrived agrees.
+//!
+//! Here: arithmetic on a [`Topology`], and one pure judgement of a [`verdict::Observation`] against a [`Prediction`].
+//! Not here: anything that reads a configuration, sends a call or prints. The crate depends on nothing and shares no
+//! code with the services, because one function asked by both would move prediction and measurement together.
+//!
+//! Start at [`predict`]. It picks one of four rooms and never mixes them:
+//!
+//! | room | asked when | answer |
+//! | --- | --- | --- |
+//! | `exact` | nothing is drawn, and the order of arrivals is known | one number, without walking the tree |
+//! | `chance` | an arrival fails with a chance | mean, deviation, smallest and largest possible |
+//! | `replay` | the same, for a run whose draws can be repeated | one number, by walking the tree |
+//! | `bounds` | `first` counts over requests that overlap | an interval that any order of arrivals stays within |
+//!
+//! [`changes`] and [`formula`] ask the same rooms about chains a little different from the one given.
+
+mod assemble;
+mod bounds;
+mod chain;
+mod chance;
+mod changes;
+mod count;
+mod exact;
+mod prediction;
+mod replay;
+mod topology;
+pub mod verdict;
+
+pub use changes::{Change, ChangeKind, changes, formula};
+pub use count::Count;
+pub use prediction::{Draws, Kind, LinkPrediction, PerRequest, Predicted, Prediction, ServicePrediction, predict};
+pub use topology::{Caller, Code, Fail, Fault, Load, RetryOn, Service, Topology};
+pub use verdict::{Verdict, judge};

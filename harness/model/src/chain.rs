@@ -1,0 +1,240 @@
+//! The topology as the four rooms use it: what can never act is gone, and every count has a place in one flat row.
+
+use crate::count::Count;
+use crate::topology::{Code, Fault, RetryOn, Topology};
+use std::collections::BTreeSet;
+
+/// A topology without its names.
+#[derive(Debug, Clone)]
+pub(crate) struct Chain {
+    pub(crate) hops: Vec<Hop>,
+    pub(crate) invalid_item: bool,
+    pub(crate) requests: u64,
+    pub(crate) seed: u64,
+    /// Whether one request ends before the next begins.
+    pub(crate) one_at_a_time: bool,
+    pub(crate) layout: Layout,
+}
+
+/// One link: a caller and the service it calls.
+#[derive(Debug, Clone)]
+pub(crate) struct Hop {
+    pub(crate) attempts: u32,
+    pub(crate) retry_on: RetryOn,
+    pub(crate) trouble: Trouble,
+    pub(crate) on_failure: Option<Code>,
+}
+
+/// A fault that can act.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Trouble {
+    None,
+    Refuse,
+    Fail {
+        code: Code,
+        after: bool,
+        first: First,
+        /// Strictly between 0 and 1; `None` means certain.
+        chance: Option<f64>,
+    },
+}
+
+/// Over what `first` counts, and how far. Never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum First {
+    Every,
+    OfRequest(u64),
+    OfProcess(u64),
+}
+
+/// What is counted at a hop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum What {
+    Calls,
+    Sent,
+    Received,
+    WorkDone,
+}
+
+/// The row of counts: four for each hop, then all arrivals together, then the requests by the code they ended with.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    hops: usize,
+    /// The codes a request may end with, OK first.
+    pub(crate) codes: Vec<Code>,
+}
+
+const COUNTS_PER_HOP: usize = 4;
+
+impl Layout {
+    pub(crate) fn len(&self) -> usize {
+        self.arrivals() + 1 + self.codes.len()
+    }
+
+    pub(crate) fn at(&self, hop: usize, what: What) -> usize {
+        debug_assert!(hop < self.hops);
+        hop * COUNTS_PER_HOP + what as usize
+    }
+
+    /// Arrivals at all services together. Kept apart, because the largest sum is not the sum of the largest.
+    pub(crate) fn arrivals(&self) -> usize {
+        self.hops * COUNTS_PER_HOP
+    }
+
+    /// Requests that ended with this code.
+    pub(crate) fn ended(&self, code: Code) -> usize {
+        let place = self.codes.iter().position(|known| *known == code);
+        self.arrivals() + 1 + place.expect("every code that a hop can answer was collected")
+    }
+
+    /// Arrivals at the last service; `None` for a chain without services.
+    pub(crate) fn bottom(&self) -> Option<usize> {
+        self.hops.checked_sub(1).map(|last| self.at(last, What::Received))
+    }
+
+    pub(crate) fn zeros(&self) -> Vec<Count> {
+        vec![Count::ZERO; self.len()]
+    }
+}
+
+impl Chain {
+    pub(crate) fn new(topology: &Topology) -> Self {
+        let load = topology.load;
+        let hops: Vec<Hop> = topology
+            .callers
+            .iter()
+            .zip(&topology.services)
+            .map(|(caller, service)| Hop {
+                attempts: caller.attempts.max(1),
+                retry_on: caller.retry_on.clone(),
+                trouble: Trouble::new(service.fault),
+                on_failure: service.on_failure,
+            })
+            .collect();
+        let mut codes = BTreeSet::from([Code::OK]);
+        codes.extend(load.invalid_item.then_some(Code::INVALID_ARGUMENT));
+        for hop in &hops {
+            codes.extend(hop.on_failure);
+            codes.extend(match hop.trouble {
+                Trouble::None => None,
+                Trouble::Refuse => Some(Code::UNAVAILABLE),
+                Trouble::Fail { code, .. } => Some(code),
+            });
+        }
+        let layout = Layout {
+            hops: hops.len(),
+            codes: codes.into_iter().collect(),
+        };
+        let one_at_a_time = load.concurrency <= 1 || load.requests <= 1;
+        Self {
+            hops,
+            invalid_item: load.invalid_item,
+            requests: load.requests,
+            seed: load.seed,
+            one_at_a_time,
+            layout,
+        }
+    }
+
+    /// Whether any arrival's fate is drawn.
+    pub(crate) fn draws(&self) -> bool {
+        self.hops
+            .iter()
+            .any(|hop| matches!(hop.trouble, Trouble::Fail { chance: Some(_), .. }))
+    }
+
+    /// The hops whose `first` counts over the process.
+    pub(crate) fn process_counters(&self) -> Vec<usize> {
+        let counts = |hop: &Hop| matches!(hop.trouble.first(), First::OfProcess(_));
+        (0..self.hops.len()).filter(|hop| counts(&self.hops[*hop])).collect()
+    }
+
+    /// Whether the order of arrivals is known as far as it matters: requests do not overlap, or share no `first`.
+    pub(crate) fn orders_itself(&self) -> bool {
+        self.one_at_a_time || self.process_counters().is_empty()
+    }
+
+    pub(crate) fn is_bottom(&self, hop: usize) -> bool {
+        hop + 1 == self.hops.len()
+    }
+
+    /// What the bottom's handler answers.
+    pub(crate) fn bottom_answer(&self) -> Code {
+        if self.invalid_item {
+            Code::INVALID_ARGUMENT
+        } else {
+            Code::OK
+        }
+    }
+}
+
+impl Hop {
+    /// Whether the caller tries a call again that ended so, attempts permitting.
+    pub(crate) fn retries(&self, code: Code) -> bool {
+        code.is_failure()
+            && match &self.retry_on {
+                RetryOn::Any => true,
+                RetryOn::Codes(codes) => codes.contains(&code),
+            }
+    }
+
+    /// What the service makes of its own call's end.
+    pub(crate) fn hands_up(&self, code: Code) -> Code {
+        if code.is_failure() {
+            self.on_failure.unwrap_or(code)
+        } else {
+            code
+        }
+    }
+}
+
+impl Trouble {
+    /// Drops what cannot act: `first=0`, a chance of 0, and a chance that is no number (no draw is below it).
+    fn new(fault: Fault) -> Self {
+        let fail = match fault {
+            Fault::None => return Self::None,
+            Fault::Refuse => return Self::Refuse,
+            Fault::Fail(fail) => fail,
+        };
+        let first = match fail.first {
+            None => First::Every,
+            Some(0) => return Self::None,
+            Some(first) if fail.per_process => First::OfProcess(first),
+            Some(first) => First::OfRequest(first),
+        };
+        let chance = match fail.p {
+            None => None,
+            Some(p) if p >= 1.0 => None,
+            Some(p) if p > 0.0 => Some(p),
+            Some(_) => return Self::None,
+        };
+        Self::Fail {
+            code: fail.code,
+            after: fail.after,
+            first,
+            chance,
+        }
+    }
+
+    pub(crate) fn first(&self) -> First {
+        match self {
+            Self::Fail { first, .. } => *first,
+            Self::None | Self::Refuse => First::Every,
+        }
+    }
+
+    /// The same fault with another `first`.
+    pub(crate) fn with_first(self, first: First) -> Self {
+        match self {
+            Self::Fail {
+                code, after, chance, ..
+            } => Self::Fail {
+                code,
+                after,
+                first,
+                chance,
+            },
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Arrivals that fail with a chance: mean, deviation, and the smallest and largest count that any draws can give.
+//!
+//! One recursion over the hops. For every way a call can end it keeps a [`Spread`]: the chance of that end and, given
+//! that end, mean, variance, smallest and largest value of each count. Attempts of a call are independent, so spreads
+//! one after the other add up; alternatives mix by their chances. This is the recursion behind the textbook's closed
+//! form, for any number of failing services and for any code. Means and variances are carried given the end, and never
+//! as raw second moments, so that nothing is lost where a count hardly varies.
+//!
+//! A `first` beside the chances makes the state part of the end: the recursion then runs over the arrivals each `first`
+//! has left. That is exact too and can be large; [`MOST_STEPS`] ends it, and the answer is then `None`.
+
+use crate::chain::{Chain, First, Trouble, What};
+use crate::count::Count;
+use crate::topology::Code;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What is known of one count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) mean: f64,
+    pub(crate) variance: f64,
+    pub(crate) min: Count,
+    pub(crate) max: Count,
+}
+
+impl Moment {
+    const ZERO: Self = Self::certain(0.0, Count::ZERO);
+
+    const fn certain(mean: f64, count: Count) -> Self {
+        Self {
+            mean,
+            variance: 0.0,
+            min: count,
+            max: count,
+        }
+    }
+
+    /// So many independent repetitions.
+    pub(crate) fn times(self, times: u64) -> Self {
+        Self {
+            mean: self.mean * times as f64,
+            variance: self.variance * times as f64,
+            min: self.min * times.into(),
+            max: self.max * times.into(),
+        }
+    }
+}
+
+/// The most single moments one prediction may compute: about a tenth of a second of an optimised build.
+const MOST_STEPS: u64 = 4_000_000;
+/// The most states that are tried at all: more would run into [`MOST_STEPS`] anyway.
+const MOST_STATES: u64 = 4_096;
+
+/// The moments of a run's counts and of one request's; `None` if there are too many states.
+///
+/// With `first` counting over the process, requests come one after another, and one request's moments are those of the
+/// first request.
+pub(crate) fn run(chain: &Chain) -> Option<(Vec<Moment>, Vec<Moment>)> {
+    let mut recursion = Recursion::new(chain);
+    let fresh = recursion.fresh.clone();
+    let states = fresh
+        .iter()
+        .try_fold(1_u64, |states, first| states.checked_mul(first.checked_add(1)?))?;
+    if states > MOST_STATES {
+        return None;
+    }
+    let one = whole(recursion.request(&fresh)?);
+    if chain.process_counters().is_empty() {
+        let total = one.moments.iter().map(|moment| moment.times(chain.requests)).collect();
+        return Some((total, one.moments));
+    }
+    let mut alive = BTreeMap::from([(fresh, Spread::nothing(chain))]);
+    let mut left = chain.requests;
+    while left > 0 {
+        let settled = alive.len() == 1 && alive.keys().all(|state| recursion.is_spent(state));
+        let times = if settled { left } else { 1 };
+        let mut next = BTreeMap::new();
+        for (state, before) in alive {
+            for (end, spread) in recursion.request(&state)? {
+                recursion.count_step()?;
+                let spread = Spread {
+                    chance: spread.chance,
+                    moments: repeated(&spread.moments, times),
+                };
+                mix(&mut next, end, before.then(&spread));
+            }
+        }
+        alive = next;
+        left -= times;
+    }
+    Some((whole(alive).moments, one.moments))
+}
+
+/// Smallest and largest counts of one request if every arrival within reach of a `first` or a chance may fail or not,
+/// whatever came before. Means and variances of the answer mean nothing.
+pub(crate) fn extent_of_free_choice(chain: &Chain) -> Vec<Moment> {
+    const EITHER: f64 = 0.5;
+    let mut free = chain.clone();
+    for hop in &mut free.hops {
+        if let Trouble::Fail { code, after, first, .. } = hop.trouble
+            && first != First::Every
+        {
+            hop.trouble = Trouble::Fail {
+                code,
+                after,
+                first: First::Every,
+                chance: Some(EITHER),
+            };
+        }
+    }
+    let mut recursion = Recursion::new(&free);
+    recursion.steps = None;
+    let fresh = recursion.fresh.clone();
+    let ends = recursion
+        .request(&fresh)
+        .expect("without a limit there is always an answer");
+    whole(ends).moments
+}
+
+/// The chain without every `first` that cannot run out, however the draws fall.
+pub(crate) fn without_endless_firsts(chain: &Chain) -> Chain {
+    let mut simpler = chain.clone();
+    if chain.hops.iter().all(|hop| hop.trouble.first() == First::Every) {
+        return simpler;
+    }
+    let one = extent_of_free_choice(chain);
+    for (number, hop) in simpler.hops.iter_mut().enumerate() {
+        let most = one[chain.layout.at(number, What::Received)].max;
+        let runs_out = match hop.trouble.first() {
+            First::Every => false,
+            First::OfRequest(first) => most > first.into(),
+            First::OfProcess(first) => most * chain.requests.into() > first.into(),
+        };
+        if !runs_out {
+            hop.trouble = hop.trouble.with_first(First::Every);
+        }
+    }
+    simpler
+}
+
+/// The chance of one end and the counts given that end.
+#[derive(Debug, Clone)]
+struct Spread {
+    chance: f64,
+    moments: Vec<Moment>,
+}
+
+impl Spread {
+    fn nothing(chain: &Chain) -> Self {
+        Self {
+            chance: 1.0,
+            moments: vec![Moment::ZERO; chain.layout.len()],
+        }
+    }
+
+    fn plus_one(mut self, slot: usize) -> Self {
+        let moment = &mut self.moments[slot];
+        moment.mean += 1.0;
+        moment.min += Count::ONE;
+        moment.max += Count::ONE;
+        self
+    }
+
+    /// This, and then that, independent of each other.
+    fn then(&self, next: &Self) -> Self {
+        let sum = |(one, two): (&Moment, &Moment)| Moment {
+            mean: one.mean + two.mean,
+            variance: one.variance + two.variance,
+            min: one.min + two.min,
+            max: one.max + two.max,
+        };
+        let moments = self.moments.iter().zip(&next.moments).map(sum).collect();
+        Self {
+            chance: self.chance * next.chance,
+            moments,
+        }
+    }
+
+    /// This or that.
+    fn or(&mut self, other: &Self) {
+        let chance = self.chance + other.chance;
+        // Chances that are too small for a number still leave their end possible.
+        let share = if chance > 0.0 { other.chance / chance } else { 0.0 };
+        for (one, two) in self.moments.iter_mut().zip(&other.moments) {
+            let apart = two.mean - one.mean;
+            one.variance = one.variance * (1.0 - share) + two.variance * share + apart * apart * share * (1.0 - share);
+            one.mean += apart * share;
+            one.min = one.min.min(two.min);
+            one.max = one.max.max(two.max);
+        }
+        self.chance = chance;
+    }
+}
+
+/// The arrivals that each counting `first` has left, by hop; 0 also where nothing counts.
+type State = Rc<[u64]>;
+/// How a call can end.
+type Ends = Rc<BTreeMap<(Code, State), Spread>>;
+
+struct Recursion<'a> {
+    chain: &'a Chain,
+    fresh: State,
+    calls: BTreeMap<(usize, State), Ends>,
+    attempts: BTreeMap<(usize, State), Ends>,
+    /// The steps left; `None` without a limit.
+    steps: Option<u64>,
+}
+
+impl<'a> Recursion<'a> {
+    fn new(chain: &'a Chain) -> Self {
+        let left = |hop: &crate::chain::Hop| match hop.trouble.first() {
+            First::Every => 0,
+            First::OfRequest(first) | First::OfProcess(first) => first,
+        };
+        Self {
+            chain,
+            fresh: chain.hops.iter().map(left).collect(),
+            calls: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            steps: Some(MOST_STEPS),
+        }
+    }
+
+    /// Counts the combination of two spreads.
+    fn count_step(&mut self) -> Option<()> {
+        if let Some(steps) = &mut self.steps {
+            *steps = steps.checked_sub(self.chain.layout.len() as u64)?;
+        }
+        Some(())
+    }
+
+    fn is_spent(&self, state: &State) -> bool {
+        self.chain.process_counters().into_iter().all(|hop| state[hop] == 0)
+    }
+
+    /// One request: by the state it leaves behind, what it counts and how it ends.
+    fn request(&mut self, state: &State) -> Option<BTreeMap<State, Spread>> {
+        let layout = &self.chain.layout;
+        let mut requests = BTreeMap::new();
+        if self.chain.hops.is_empty() {
+            let nothing = Spread::nothing(self.chain);
+            requests.insert(state.clone(), nothing.plus_one(layout.ended(Code::OK)));
+            return Some(requests);
+        }
+        for ((code, left), spread) in self.call(0, state)?.iter() {
+            let renewed = |(hop, left): (usize, &u64)| match self.chain.hops[hop].trouble.first() {
+                First::OfRequest(_) => self.fresh[hop],
+                First::Every | First::OfProcess(_) => *left,
+            };
+            let left: State = left.iter().enumerate().map(renewed).collect();
+            mix(&mut requests, left, spread.clone().plus_one(layout.ended(*code)));
+        }
+        Some(requests)
+    }
+
+    fn call(&mut self, hop: usize, state: &State) -> Option<Ends> {
+        let key = (hop, state.clone());
+        if let Some(known) = self.calls.get(&key) {
+            return Some(known.clone());
+        }
+        let chain = self.chain;
+        let caller = &chain.hops[hop];
+        let begun = Spread::nothing(chain).plus_one(chain.layout.at(hop, What::Calls));
+        let mut alive = BTreeMap::from([(state.clone(), begun)]);
+        let mut ends = BTreeMap::new();
+        for attempt in 1..=caller.attempts {
+            let mut next = BTreeMap::new();
+            for (state, before) in alive {
+                for ((code, left), spread) in self.attempt(hop, &state)?.iter() {
+                    self.count_step()?;
+                    let spread = before.then(spread);
+                    if attempt < caller.attempts && caller.retries(*code) {
+                        mix(&mut next, left.clone(), spread);
+                    } else {
+                        mix(&mut ends, (*code, left.clone()), spread);
+                    }
+                }
+            }
+            alive = next;
+        }
+        let ends = Rc::new(ends);
+        self.calls.insert(key, ends.clone());
+        Some(ends)
+    }
+
+    fn attempt(&mut self, hop: usize, state: &State) -> Option<Ends> {
+        let key = (hop, state.clone());
+        if let Some(known) = self.attempts.get(&key) {
+            return Some(known.clone());
+        }
+        let layout = &self.chain.layout;
+        let sent = Spread::nothing(self.chain).plus_one(layout.at(hop, What::Sent));
+        let received = sent
+            .clone()
+            .plus_one(layout.at(hop, What::Received))
+            .plus_one(layout.arrivals());
+        let mut ends = BTreeMap::new();
+        match self.chain.hops[hop].trouble {
+            Trouble::Refuse => mix(&mut ends, (Code::UNAVAILABLE, state.clone()), sent),
+            Trouble::None => self.work(hop, state, &received, None, &mut ends)?,
+            Trouble::Fail {
+                code,
+                after,
+                first,
+                chance,
+            } => {
+                let in_range = first == First::Every || state[hop] > 0;
+                let mut left = state.to_vec();
+                left[hop] = left[hop].saturating_sub(1);
+                let left: State = left.into();
+                let fails = if in_range { chance.unwrap_or(1.0) } else { 0.0 };
+                if in_range {
+                    let failing = Spread {
+                        chance: fails,
+                        ..received.clone()
+                    };
+                    if after {
+                        self.work(hop, &left, &failing, Some(code), &mut ends)?;
+                    } else {
+                        mix(&mut ends, (code, left.clone()), failing);
+                    }
+                }
+                if !in_range || chance.is_some() {
+                    let working = Spread {
+                        chance: 1.0 - fails,
+                        ..received
+                    };
+                    self.work(hop, &left, &working, None, &mut ends)?;
+                }
+            }
+        }
+        let ends = Rc::new(ends);
+        self.attempts.insert(key, ends.clone());
+        Some(ends)
+    }
+
+    /// The service's own work, and a failure in place of its success if one is given.
+    fn work(
+        &mut self,
+        hop: usize,
+        state: &State,
+        before: &Spread,
+        failure: Option<Code>,
+        ends: &mut BTreeMap<(Code, State), Spread>,
+    ) -> Option<()> {
+        let chain = self.chain;
+        let mut end = |answer: Code, state: State, spread: Spread| {
+            if answer.is_failure() {
+                mix(ends, (answer, state), spread);
+            } else {
+                let spread = spread.plus_one(chain.layout.at(hop, What::WorkDone));
+                mix(ends, (failure.unwrap_or(answer), state), spread);
+            }
+        };
+        if chain.is_bottom(hop) {
+            end(chain.bottom_answer(), state.clone(), before.clone());
+        } else {
+            for ((code, left), spread) in self.call(hop + 1, state)?.iter() {
+                self.count_step()?;
+                end(chain.hops[hop].hands_up(*code), left.clone(), before.then(spread));
+            }
+        }
+        Some(())
+    }
+}
+
+fn mix<Key: Ord>(ends: &mut BTreeMap<Key, Spread>, key: Key, spread: Spread) {
+    match ends.entry(key) {
+        std::collections::btree_map::Entry::Occupied(mut known) => known.get_mut().or(&spread),
+        std::collections::btree_map::Entry::Vacant(place) => {
+            place.insert(spread);
+        }
+    }
+}
+
+/// All alternatives in one.
+fn whole<Key: Ord>(ends: BTreeMap<Key, Spread>) -> Spread {
+    let mut ends = ends.into_values();
+    let mut whole = ends.next().expect("every request ends somehow");
+    for end in ends {
+        whole.or(&end);
+    }
+    whole
+}
+
+fn repeated(moments: &[Moment], times: u64) -> Vec<Moment> {
+    moments.iter().map(|moment| moment.times(times)).collect()
+}

@@ -1,0 +1,100 @@
+//! What a change of the policy would leave, and the multiplication behind a count.
+
+use crate::assemble::Answer;
+use crate::chain::Chain;
+use crate::count::Count;
+use crate::exact;
+use crate::prediction::{Draws, answer};
+use crate::topology::Topology;
+
+/// One change and what it leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// What is changed.
+    pub kind: ChangeKind,
+    /// The most arrivals at the bottom that one request can cause afterwards.
+    pub bottom: Count,
+}
+
+/// What is changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// This caller makes one attempt.
+    AttemptsToOne {
+        /// Its name.
+        caller: String,
+    },
+    /// This caller keeps its attempts, and every other one makes one.
+    OneOwner {
+        /// Its name.
+        caller: String,
+    },
+}
+
+/// The changes that lower the worst case at the bottom, the biggest cut first.
+pub fn changes(topology: &Topology) -> Vec<Change> {
+    let now = worst(&Chain::new(topology)).per_request.worst;
+    let retrying = (0..topology.callers.len()).filter(|caller| topology.callers[*caller].attempts > 1);
+    let mut changes: Vec<Change> = Vec::new();
+    for caller in retrying {
+        let name = || topology.callers[caller].name.clone();
+        let kinds = [
+            ChangeKind::OneOwner { caller: name() },
+            ChangeKind::AttemptsToOne { caller: name() },
+        ];
+        let bottoms = [
+            one_attempt(topology, |other| other != caller),
+            one_attempt(topology, |other| other == caller),
+        ];
+        changes.extend(
+            kinds
+                .into_iter()
+                .zip(bottoms)
+                .map(|(kind, bottom)| Change { kind, bottom }),
+        );
+    }
+    changes.retain(|change| change.bottom < now);
+    changes.sort_by_key(|change| change.bottom);
+    changes
+}
+
+/// The multiplication behind the worst case at the bottom, such as `3 x 3 x 3`: the attempts of every caller whose
+/// attempts multiply what is sent there, without ones; `1` if nobody's do.
+pub fn formula(topology: &Topology) -> String {
+    let chain = Chain::new(topology);
+    let multiplies: Vec<bool> = if chain.draws() || !chain.orders_itself() {
+        let now = worst(&chain).per_request.worst;
+        (0..chain.hops.len())
+            .map(|caller| one_attempt(topology, |other| other == caller) < now)
+            .collect()
+    } else {
+        exact::multiplying(&chain)
+    };
+    let factors: Vec<String> = chain
+        .hops
+        .iter()
+        .zip(multiplies)
+        .filter(|(hop, multiplies)| *multiplies && hop.attempts > 1)
+        .map(|(hop, _)| hop.attempts.to_string())
+        .collect();
+    if factors.is_empty() {
+        "1".to_owned()
+    } else {
+        factors.join(" x ")
+    }
+}
+
+/// The worst case at the bottom if these callers made one attempt.
+fn one_attempt(topology: &Topology, of: impl Fn(usize) -> bool) -> Count {
+    let mut changed = topology.clone();
+    for (number, caller) in changed.callers.iter_mut().enumerate() {
+        if of(number) {
+            caller.attempts = 1;
+        }
+    }
+    worst(&Chain::new(&changed)).per_request.worst
+}
+
+fn worst(chain: &Chain) -> Answer {
+    answer(chain, Draws::Forecast)
+}

@@ -1,0 +1,137 @@
+//! The run as its draws make it: every arrival is walked, with the draw rule implemented a second time.
+//!
+//! The rule is the one that stands beside the fault: start with `x = mix(seed)`; for the request's number, then for each
+//! number of the attempt path from the client's down, then for the occurrence, `x = mix(x XOR number)`; the draw is the
+//! upper 53 bits of `x` over 2^53. `mix` is a step of `SplitMix64`.
+
+use crate::chain::{Chain, First, Trouble, What};
+use crate::topology::Code;
+
+/// The most attempts one replay walks: far above the arrivals a run may have, and still seconds.
+const MOST_ATTEMPTS: u64 = 50_000_000;
+
+/// The counts of a run whose requests come one after another or do not affect each other; `None` if there are too many.
+pub(crate) fn run(chain: &Chain) -> Option<Vec<u64>> {
+    if chain.requests > MOST_ATTEMPTS {
+        return None;
+    }
+    let none_before = vec![0; chain.hops.len()];
+    let mut walk = Walk {
+        chain,
+        counts: vec![0; chain.layout.len()],
+        attempts_left: MOST_ATTEMPTS,
+        in_process: none_before.clone(),
+        in_request: none_before,
+    };
+    for request in 1..=chain.requests {
+        walk.in_request.fill(0);
+        let begun = Draw::of_request(chain.seed, request);
+        let code = if chain.hops.is_empty() {
+            Code::OK
+        } else {
+            walk.call(0, begun)?
+        };
+        walk.counts[chain.layout.ended(code)] += 1;
+    }
+    Some(walk.counts)
+}
+
+/// The state of a draw whose path is not complete.
+#[derive(Clone, Copy)]
+struct Draw(u64);
+
+impl Draw {
+    fn of_request(seed: u64, request: u64) -> Self {
+        Self(split_mix(seed)).then(request)
+    }
+
+    fn then(self, number: u64) -> Self {
+        Self(split_mix(self.0 ^ number))
+    }
+
+    /// From 0, included, to 1, excluded. No path comes twice in one request, so the occurrence is always 0.
+    fn share(self) -> f64 {
+        const FIRST_OCCURRENCE: u64 = 0;
+        const TWO_TO_THE_53: f64 = 9_007_199_254_740_992.0;
+        (self.then(FIRST_OCCURRENCE).0 >> 11) as f64 / TWO_TO_THE_53
+    }
+}
+
+fn split_mix(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}
+
+struct Walk<'a> {
+    chain: &'a Chain,
+    counts: Vec<u64>,
+    attempts_left: u64,
+    /// Arrivals so far, by hop.
+    in_process: Vec<u64>,
+    in_request: Vec<u64>,
+}
+
+impl Walk<'_> {
+    fn call(&mut self, hop: usize, path: Draw) -> Option<Code> {
+        let caller = &self.chain.hops[hop];
+        self.counts[self.chain.layout.at(hop, What::Calls)] += 1;
+        let mut attempt = 1;
+        loop {
+            let code = self.attempt(hop, path.then(u64::from(attempt)))?;
+            if attempt == caller.attempts || !caller.retries(code) {
+                return Some(code);
+            }
+            attempt += 1;
+        }
+    }
+
+    fn attempt(&mut self, hop: usize, path: Draw) -> Option<Code> {
+        let chain = self.chain;
+        let service = &chain.hops[hop];
+        self.attempts_left = self.attempts_left.checked_sub(1)?;
+        self.counts[chain.layout.at(hop, What::Sent)] += 1;
+        if service.trouble == Trouble::Refuse {
+            return Some(Code::UNAVAILABLE);
+        }
+        self.counts[chain.layout.at(hop, What::Received)] += 1;
+        self.counts[chain.layout.arrivals()] += 1;
+        let failure = self.failure(hop, path);
+        self.in_process[hop] += 1;
+        self.in_request[hop] += 1;
+        if let Some((code, false)) = failure {
+            return Some(code);
+        }
+        let answer = if chain.is_bottom(hop) {
+            chain.bottom_answer()
+        } else {
+            service.hands_up(self.call(hop + 1, path)?)
+        };
+        if answer.is_failure() {
+            return Some(answer);
+        }
+        self.counts[chain.layout.at(hop, What::WorkDone)] += 1;
+        Some(failure.map_or(answer, |(code, _)| code))
+    }
+
+    /// The failure the fault has for this arrival, and whether it comes after the work.
+    fn failure(&self, hop: usize, path: Draw) -> Option<(Code, bool)> {
+        let Trouble::Fail {
+            code,
+            after,
+            first,
+            chance,
+        } = self.chain.hops[hop].trouble
+        else {
+            return None;
+        };
+        let in_range = match first {
+            First::Every => true,
+            First::OfRequest(first) => self.in_request[hop] < first,
+            First::OfProcess(first) => self.in_process[hop] < first,
+        };
+        let drawn = chance.is_none_or(|chance| path.share() < chance);
+        (in_range && drawn).then_some((code, after))
+    }
+}

@@ -1,0 +1,114 @@
+//! The model against a walk of every arrival, over random chains.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is the failure")]
+
+mod support;
+
+use model::{Code, Count, Draws, Kind, Predicted, Topology, predict};
+use support::{Ask, Counted, Random, random_topology, walk_with_documented_draws};
+
+const ANYTHING: Ask = Ask {
+    depth: 4,
+    attempts: 5,
+    requests: 4,
+    chances: false,
+    firsts: true,
+    per_process: true,
+};
+
+fn assert_exact(topology: &Topology, counted: &Counted) {
+    let prediction = predict(topology, Draws::Replay);
+    let same = |predicted: &Predicted, counted: u64, what: &str| {
+        let expected = Count::from(counted);
+        assert_eq!(
+            (predicted.kind, predicted.min, predicted.max),
+            (Kind::Exact, expected, expected),
+            "{what}: {topology:#?}"
+        );
+    };
+    for (number, service) in prediction.services.iter().enumerate() {
+        same(&service.received, counted.received[number], "received");
+        same(&service.work_done, counted.work_done[number], "work done");
+        same(&prediction.links[number].calls, counted.calls[number], "calls");
+        same(&prediction.links[number].sent, counted.sent[number], "sent");
+    }
+    let mut codes: Vec<Code> = prediction.failed_by_code.keys().copied().collect();
+    codes.extend(counted.ended.keys().copied());
+    for code in codes {
+        let ended = counted.ended.get(&code).copied().unwrap_or(0);
+        match (code, prediction.failed_by_code.get(&code)) {
+            (Code::OK, _) => same(&prediction.ok, ended, "ok"),
+            (_, Some(predicted)) => same(predicted, ended, "failed"),
+            (_, None) => assert_eq!(ended, 0, "{code} was not predicted: {topology:#?}"),
+        }
+    }
+}
+
+#[test]
+fn twenty_thousand_chains_without_chance_agree() {
+    let mut random = Random(0x1D_C0DE);
+    for _ in 0..20_000 {
+        let topology = random_topology(&mut random, ANYTHING);
+        assert_exact(&topology, &walk_with_documented_draws(&topology));
+        let prediction = predict(&topology, Draws::Forecast);
+        for service in &prediction.services {
+            assert_eq!(service.received.sd, Some(0.0));
+            assert_eq!(service.received.mean, service.received.min.as_f64());
+        }
+    }
+}
+
+#[test]
+fn twenty_thousand_replays_agree() {
+    let mut random = Random(0x00BA_DD1E);
+    for _ in 0..20_000 {
+        let topology = random_topology(
+            &mut random,
+            Ask {
+                chances: true,
+                ..ANYTHING
+            },
+        );
+        // The moments of chance and first together have tests of their own, and take longer.
+        let firsts = topology.services.iter().any(
+            |service| matches!(service.fault, model::Fault::Fail(model::Fail { first: Some(first), .. }) if first > 3),
+        );
+        if firsts && random.chance(95) {
+            continue;
+        }
+        assert_exact(&topology, &walk_with_documented_draws(&topology));
+    }
+}
+
+#[test]
+fn requests_at_once_are_exact_where_they_do_not_meet() {
+    let mut random = Random(0x7EA);
+    for _ in 0..2_000 {
+        let mut topology = random_topology(
+            &mut random,
+            Ask {
+                chances: true,
+                firsts: false,
+                per_process: false,
+                ..ANYTHING
+            },
+        );
+        topology.load.concurrency = 16;
+        assert_exact(&topology, &walk_with_documented_draws(&topology));
+    }
+}
+
+#[test]
+fn many_requests_agree() {
+    let mut random = Random(0xFEED);
+    for _ in 0..300 {
+        let topology = random_topology(
+            &mut random,
+            Ask {
+                requests: 120,
+                attempts: 3,
+                ..ANYTHING
+            },
+        );
+        assert_exact(&topology, &walk_with_documented_draws(&topology));
+    }
+}

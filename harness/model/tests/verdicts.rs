@@ -1,0 +1,393 @@
+//! The verdict never lies: damage of any kind, on any row, is never as predicted.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is the failure")]
+
+mod support;
+
+use model::verdict::{Disturbance, Judgement, Observation, Observed, ObservedLink, Verdict, judge};
+use model::{Code, Count, Draws, Fail, Fault, Prediction, Topology, predict};
+use std::collections::BTreeMap;
+use support::{Counted, DOWN, Random, headline, walk_with_documented_draws};
+
+/// What an undisturbed run of this chain shows.
+fn whole(topology: &Topology, counted: &Counted) -> Observation {
+    let service = |(number, service): (usize, &model::Service)| Observed {
+        name: service.name.clone(),
+        received: Some(counted.received[number]),
+        traced: Some(counted.received[number]),
+        spans_made: Some(counted.received[number] * 3),
+        spans_collected: Some(counted.received[number] * 3),
+        in_flight: 0,
+        is_traced: true,
+    };
+    let link = |(number, caller): (usize, &model::Caller)| ObservedLink {
+        from: caller.name.clone(),
+        to: topology.services[number].name.clone(),
+        sent: Some(counted.sent[number]),
+        received: Some(counted.received[number]),
+        refused_by_fault: topology.services[number].fault == Fault::Refuse,
+    };
+    let mut failed_by_code = counted.ended.clone();
+    let ok = failed_by_code.remove(&Code::OK).unwrap_or(0);
+    Observation {
+        services: topology.services.iter().enumerate().map(service).collect(),
+        links: topology.callers.iter().enumerate().map(link).collect(),
+        requests_sent: topology.load.requests,
+        requests_ended: topology.load.requests,
+        ok,
+        failed_by_code,
+        disturbances: Vec::new(),
+    }
+}
+
+fn down() -> (Prediction, Observation) {
+    let topology = headline(Fault::Fail(DOWN));
+    (
+        predict(&topology, Draws::Replay),
+        whole(&topology, &walk_with_documented_draws(&topology)),
+    )
+}
+
+fn kinds(judgement: &Judgement) -> Vec<&'static str> {
+    judgement.reasons.iter().map(model::verdict::Reason::kind).collect()
+}
+
+/// Multiplies what arrives at the bottom as an undeclared layer would.
+fn multiply_bottom(observation: &mut Observation, factor: u64) {
+    let service = observation.services.last_mut().unwrap();
+    for count in [
+        &mut service.received,
+        &mut service.traced,
+        &mut service.spans_made,
+        &mut service.spans_collected,
+    ] {
+        *count = count.map(|count| count * factor);
+    }
+    let link = observation.links.last_mut().unwrap();
+    link.received = link.received.map(|count| count * factor);
+}
+
+fn every_disturbance() -> Vec<Disturbance> {
+    let service = || "s2".to_owned();
+    vec![
+        Disturbance::ProcessDied {
+            service: service(),
+            how: "signal 9".to_owned(),
+        },
+        Disturbance::ProcessStopped {
+            service: service(),
+            pid: 17,
+        },
+        Disturbance::Unreachable {
+            service: service(),
+            what: "its counts".to_owned(),
+        },
+        Disturbance::TotalsWentBack {
+            service: service(),
+            from: 9,
+            to: 1,
+        },
+        Disturbance::TransportErrors {
+            from: "s1".to_owned(),
+            to: service(),
+            count: 1,
+        },
+        Disturbance::DuplicateSpans {
+            service: service(),
+            count: 1,
+        },
+        Disturbance::ConflictingSpans {
+            service: service(),
+            count: 2,
+        },
+        Disturbance::OrphanSpans {
+            service: service(),
+            count: 1,
+        },
+        Disturbance::NotSent { count: 1 },
+        Disturbance::Unfinished { count: 1 },
+        Disturbance::Interrupted,
+        Disturbance::Mixed { count: 1 },
+        Disturbance::RejectedByTransport {
+            service: service(),
+            count: 1,
+        },
+        Disturbance::NotSettled {
+            service: service(),
+            in_flight: 1,
+        },
+        Disturbance::DeadlinePassed {
+            count: 1,
+            place: service(),
+        },
+        Disturbance::FlushFailed {
+            service: service(),
+            error: "timed out".to_owned(),
+        },
+    ]
+}
+
+#[test]
+fn a_whole_run_is_as_predicted_without_a_reason() {
+    for fault in [
+        Fault::None,
+        Fault::Fail(DOWN),
+        Fault::Refuse,
+        Fault::Fail(Fail { p: Some(0.5), ..DOWN }),
+    ] {
+        let mut topology = headline(fault);
+        topology.load.requests = 7;
+        let observation = whole(&topology, &walk_with_documented_draws(&topology));
+        let judgement = judge(&predict(&topology, Draws::Replay), &observation);
+        assert_eq!(
+            judgement,
+            Judgement {
+                verdict: Verdict::AsPredicted,
+                reasons: Vec::new()
+            }
+        );
+    }
+}
+
+#[test]
+fn each_disturbance_alone_is_incomplete_and_says_so() {
+    for disturbance in every_disturbance() {
+        let (prediction, mut observation) = down();
+        let kind = disturbance.kind();
+        observation.disturbances.push(disturbance);
+        let judgement = judge(&prediction, &observation);
+        assert_eq!(
+            (judgement.verdict, kinds(&judgement)),
+            (Verdict::Incomplete, vec![kind])
+        );
+    }
+}
+
+#[test]
+fn each_disturbance_with_a_lower_count_stays_incomplete() {
+    for disturbance in every_disturbance() {
+        let (prediction, mut observation) = down();
+        observation.disturbances.push(disturbance);
+        observation.services[3].received = Some(20);
+        observation.links[3].received = Some(20);
+        assert_eq!(judge(&prediction, &observation).verdict, Verdict::Incomplete);
+    }
+}
+
+#[test]
+fn a_layer_nobody_declared_is_found_whatever_else_is_missing() {
+    for disturbance in every_disturbance() {
+        let (prediction, mut observation) = down();
+        multiply_bottom(&mut observation, 4);
+        observation.services[0].traced = None;
+        observation.disturbances.push(disturbance);
+        let judgement = judge(&prediction, &observation);
+        assert_eq!(judgement.verdict, Verdict::NotAsPredicted);
+        assert_eq!(judgement.reasons[0].kind(), "link_surplus");
+        let text = judgement.reasons[0].to_string();
+        assert!(
+            text.starts_with("On s3 > s4, 27 attempts were sent and 108 received, 4 times as many"),
+            "{text}"
+        );
+        assert!(kinds(&judgement).contains(&"count_missing"));
+    }
+}
+
+#[test]
+fn a_sender_whose_count_is_not_sound_proves_nothing() {
+    for disturbance in every_disturbance().into_iter().take(4) {
+        let (prediction, mut observation) = down();
+        // s2 sends to s3: of its nine attempts only two are still known.
+        observation.links[2].sent = Some(2);
+        observation.disturbances.push(disturbance);
+        assert_eq!(judge(&prediction, &observation).verdict, Verdict::Incomplete);
+    }
+}
+
+#[test]
+fn too_much_is_certain_when_only_evidence_was_lost_and_uncertain_when_retries_were_provoked() {
+    for disturbance in every_disturbance() {
+        let (prediction, mut observation) = down();
+        multiply_bottom(&mut observation, 2);
+        observation.links[3].sent = observation.links[3].received;
+        let only_loses = matches!(
+            disturbance.kind(),
+            "duplicate_spans" | "conflicting_spans" | "orphan_spans" | "not_settled" | "flush_failed"
+        );
+        observation.disturbances.push(disturbance);
+        let judgement = judge(&prediction, &observation);
+        let expected = if only_loses {
+            Verdict::NotAsPredicted
+        } else {
+            Verdict::Incomplete
+        };
+        assert_eq!(judgement.verdict, expected, "{:?}", kinds(&judgement));
+        if only_loses {
+            assert_eq!(kinds(&judgement)[..2], ["sent_surplus", "surplus"]);
+        }
+    }
+}
+
+#[test]
+fn missing_spans_leave_no_verdict() {
+    let (prediction, mut observation) = down();
+    observation.services[3].traced = Some(24);
+    observation.services[3].spans_collected = Some(78);
+    let judgement = judge(&prediction, &observation);
+    assert_eq!(judgement.verdict, Verdict::Incomplete);
+    assert_eq!(kinds(&judgement), ["missing_spans", "missing_spans"]);
+    assert_eq!(
+        judgement.reasons[0].to_string(),
+        "At s4, 27 attempts were received and 24 traced."
+    );
+
+    observation.services[3].is_traced = false;
+    assert_eq!(judge(&prediction, &observation).verdict, Verdict::AsPredicted);
+}
+
+#[test]
+fn too_little_with_whole_evidence_names_the_first_link_that_parts() {
+    let topology = headline(Fault::Fail(Fail { code: Code(5), ..DOWN }));
+    let counted = walk_with_documented_draws(&topology);
+    let (prediction, _) = down();
+    let mut observation = whole(&topology, &counted);
+    observation.failed_by_code = BTreeMap::from([(Code::UNAVAILABLE, 1)]);
+    let judgement = judge(&prediction, &observation);
+    assert_eq!(judgement.verdict, Verdict::NotAsPredicted);
+    assert_eq!(
+        judgement.reasons[0].to_string(),
+        "On s1 > s2, only 1 attempt was sent; 3 were predicted."
+    );
+}
+
+#[test]
+fn what_was_sent_and_never_arrived_is_found_even_inside_bounds() {
+    let mut topology = headline(Fault::Fail(Fail {
+        first: Some(12),
+        per_process: true,
+        ..DOWN
+    }));
+    topology.load.requests = 4;
+    let observation = whole(&topology, &walk_with_documented_draws(&topology));
+    topology.load.concurrency = 4;
+    let mut prediction = predict(&topology, Draws::Replay);
+    assert_eq!(judge(&prediction, &observation).verdict, Verdict::AsPredicted);
+    prediction.services[3].received.min = Count::ZERO;
+    let mut lost = observation.clone();
+    let bottom = &mut lost.services[3];
+    for count in [&mut bottom.received, &mut bottom.traced, &mut lost.links[3].received] {
+        *count = count.map(|count| count - 1);
+    }
+    let judgement = judge(&prediction, &lost);
+    assert_eq!(
+        (judgement.verdict, kinds(&judgement)),
+        (Verdict::NotAsPredicted, vec!["link_deficit"])
+    );
+}
+
+#[test]
+fn another_outcome_is_not_as_predicted() {
+    let (prediction, mut observation) = down();
+    observation.ok = 1;
+    observation.failed_by_code.clear();
+    let judgement = judge(&prediction, &observation);
+    assert_eq!(
+        (judgement.verdict, kinds(&judgement)),
+        (Verdict::NotAsPredicted, vec!["outcome", "outcome"])
+    );
+    observation.ok = 0;
+    observation.failed_by_code.insert(Code::INVALID_ARGUMENT, 1);
+    assert_eq!(judge(&prediction, &observation).verdict, Verdict::NotAsPredicted);
+}
+
+/// One field of an observation made different, whichever it is.
+fn damage(observation: &mut Observation, random: &mut Random) {
+    let row = usize::try_from(random.below(observation.services.len() as u64)).unwrap();
+    let other = |count: Option<u64>, random: &mut Random| match random.below(3) {
+        0 => None,
+        1 => Some(count.unwrap_or(0) + 1 + random.below(5)),
+        _ => count.and_then(|count| count.checked_sub(1 + random.below(count.max(1)))),
+    };
+    let service = &mut observation.services[row];
+    let link = &mut observation.links[row];
+    match random.below(16) {
+        0 => service.received = other(service.received, random),
+        1 => service.traced = other(service.traced, random),
+        2 => service.spans_made = other(service.spans_made, random),
+        3 => service.spans_collected = other(service.spans_collected, random),
+        4 => service.in_flight += 1,
+        5 => link.sent = other(link.sent, random),
+        6 => link.received = other(link.received, random),
+        7 => observation.requests_sent += 1,
+        8 => observation.requests_ended += 1,
+        9 => observation.ok += 1,
+        10 => *observation.failed_by_code.entry(Code(13)).or_default() += 1,
+        11 => drop(observation.services.remove(row)),
+        12 => drop(observation.links.remove(row)),
+        13 => observation.services.push(Observed {
+            name: "stranger".to_owned(),
+            ..Observed::default()
+        }),
+        14 => {
+            let twice = observation.links[row].clone();
+            observation.links.push(twice);
+        }
+        _ => observation.disturbances.push(every_disturbance().swap_remove(row)),
+    }
+}
+
+#[test]
+fn no_damage_whatever_is_as_predicted() {
+    let mut random = Random(0xDA_4A6E);
+    for round in 0..20_000 {
+        let fault = match round % 4 {
+            0 => Fault::None,
+            1 => Fault::Refuse,
+            2 => Fault::Fail(DOWN),
+            _ => Fault::Fail(Fail {
+                p: Some(0.4),
+                first: Some(3),
+                ..DOWN
+            }),
+        };
+        let mut topology = headline(fault);
+        topology.load.requests = 1 + random.below(3);
+        let prediction = predict(&topology, Draws::Replay);
+        let mut observation = whole(&topology, &walk_with_documented_draws(&topology));
+        damage(&mut observation, &mut random);
+        let judgement = judge(&prediction, &observation);
+        assert_ne!(judgement.verdict, Verdict::AsPredicted, "{observation:#?}");
+        assert!(!judgement.reasons.is_empty());
+    }
+}
+
+#[test]
+fn reasons_are_sentences_in_the_words_of_the_house() {
+    let (prediction, whole) = down();
+    let mut random = Random(0x5EED);
+    for _ in 0..5_000 {
+        let mut observation = whole.clone();
+        observation.disturbances = every_disturbance();
+        for _ in 0..4 {
+            if !observation.links.is_empty() && observation.links.len() == observation.services.len() {
+                damage(&mut observation, &mut random);
+            }
+        }
+        for reason in judge(&prediction, &observation).reasons {
+            let text = reason.to_string();
+            assert!(
+                text.starts_with(|first: char| first.is_uppercase()) && text.ends_with('.'),
+                "{text}"
+            );
+            assert!(
+                !text.contains("operation") && !text.contains("ledger") && !text.contains("  "),
+                "{text}"
+            );
+            assert!(
+                reason
+                    .kind()
+                    .chars()
+                    .all(|letter| letter.is_ascii_lowercase() || letter == '_')
+            );
+        }
+    }
+}
