@@ -28,6 +28,8 @@ fn put(mut to: impl Write, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod schema_tests;
 
 #[cfg(test)]
 mod tests {
