@@ -1,6 +1,35 @@
-//! x
+//! The harness: drives requests through the chain, collects what arrived and what was traced, and holds both against a
+//! prediction made beforehand.
+//!
+//! ```text
+//!  cli.rs -> scenario.rs -> run.rs: predict, start, drive, settle, read, stop, judge
+//!                            |  fleet.rs      the service processes
+//!                            |  load.rs       the requests
+//!                            |  lab.rs        questions to the control ports
+//!                            |  collector.rs  the spans, counted by tally.rs, passed on by forward.rs
+//!                            |  plan.rs       configurations -> the model's topology
+//!                            |  evidence.rs   all of it -> what the model judges, and the rows of the report
+//!                            v
+//!                          report.rs -> render/ -> output.rs
+//! ```
+//!
+//! Not here: the arithmetic (`harness/model`), the services (`services/`). Start with `run.rs`.
+
+pub mod chain_line;
+pub mod cli;
 pub mod collector;
+pub mod evidence;
+pub mod expect;
+pub mod fleet;
 pub mod forward;
+pub mod lab;
+pub mod load;
+pub mod output;
+pub mod plan;
+pub mod predict;
+pub mod render;
 pub mod report;
+pub mod run;
+pub mod sanitize;
 pub mod scenario;
 pub mod tally;

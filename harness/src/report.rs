@@ -1,5 +1,5 @@
-//! The report, version 1: the only type that leaves the harness as data. `schema/report-v1.json` says the same in JSON Schema,
-//! and a test holds one against the other.
+//! The report, version 1: the only type that leaves the harness as data. `schema/report-v1.schema.json` says the same in
+//! JSON Schema, and a test holds one against the other.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -46,6 +46,17 @@ pub struct Report {
     pub versions: BTreeMap<String, String>,
     /// The seed of drawn faults and jitter.
     pub seed: u64,
+}
+
+impl Report {
+    /// The exit code that says the same: 0 as predicted, 1 not so or an expectation missed, 3 without a verdict.
+    pub fn exit_code(&self) -> u8 {
+        match self.verdict {
+            Verdict::Incomplete => 3,
+            Verdict::NotAsPredicted => 1,
+            Verdict::AsPredicted => u8::from(self.expected.iter().any(|expected| !expected.met)),
+        }
+    }
 }
 
 /// Prediction against observation.
@@ -306,12 +317,16 @@ pub struct Timing {
     /// When the run began, UTC, RFC 3339.
     pub started: String,
     /// Until every service was up, milliseconds.
+    #[serde(serialize_with = "finite")]
     pub start_ms: f64,
     /// From the first request sent to the last one answered, milliseconds.
+    #[serde(serialize_with = "finite")]
     pub load_ms: f64,
     /// Until nothing was in flight and every span was there, milliseconds.
+    #[serde(serialize_with = "finite")]
     pub settle_ms: f64,
     /// Until every process was gone, milliseconds.
+    #[serde(serialize_with = "finite")]
     pub stop_ms: f64,
     /// Time of a request at the client, milliseconds: smallest, median, 99th percentile, largest. Null without an answer.
     pub request_ms: Option<Latency>,
@@ -321,13 +336,23 @@ pub struct Timing {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Smallest.
+    #[serde(serialize_with = "finite")]
     pub min: f64,
     /// Median.
+    #[serde(serialize_with = "finite")]
     pub p50: f64,
     /// 99th percentile.
+    #[serde(serialize_with = "finite")]
     pub p99: f64,
     /// Largest.
+    #[serde(serialize_with = "finite")]
     pub max: f64,
+}
+
+/// JSON has no word for what is no number; a time that is none is written as 0.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn finite<S: serde::Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(if value.is_finite() { *value } else { 0.0 })
 }
 
 /// Several reports side by side.
@@ -337,6 +362,13 @@ pub struct Comparison {
     pub schema: String,
     /// The runs, in the order given.
     pub runs: Vec<Report>,
+}
+
+impl Comparison {
+    /// The worst of the runs, 3 before 1.
+    pub fn exit_code(&self) -> u8 {
+        self.runs.iter().map(Report::exit_code).max().unwrap_or(3)
+    }
 }
 
 /// The name of the prediction format.

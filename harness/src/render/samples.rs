@@ -1,0 +1,416 @@
+//! Reports made by hand, for the tests of the screens, of the JSON and of the schema.
+
+use crate::report::{
+    Advice, Arrival, Bottom, COMPARISON_SCHEMA, Change, Comparison, Count, Expected, Latency, Link, Operations,
+    PREDICTION_SCHEMA, Predicted, PredictedService, Prediction, PredictionKind, Process, Reason, Receipt, Report,
+    SCHEMA, Sample, Service, ServiceKind, Timing, Tries, Verdict,
+};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// The usual names.
+pub(crate) const SHOP: [&str; 4] = ["frontend", "checkout", "pricing", "inventory"];
+
+/// Every sample of one run.
+pub(crate) fn reports() -> Vec<Report> {
+    vec![
+        headline(),
+        single_owner(),
+        transient(),
+        thousand(),
+        refused(),
+        hidden(),
+        incomplete(),
+        two_services(),
+        long_names(),
+        hostile(),
+        full(),
+    ]
+}
+
+/// A number that is sure.
+pub(crate) fn exact(count: u64) -> Predicted {
+    #[expect(clippy::cast_precision_loss, reason = "small")]
+    let mean = count as f64;
+    Predicted {
+        kind: PredictionKind::Exact,
+        mean: Some(mean),
+        sd: Some(0.0),
+        min: Count::Of(count.into()),
+        max: Count::Of(count.into()),
+    }
+}
+
+/// One request down a chain whose bottom always fails: `attempts[n]` are those of the caller of service n, the client's
+/// first.
+fn chain(names: &[&str], attempts: &[u64]) -> Report {
+    let mut arrivals = Vec::new();
+    let mut paths = vec!["1:".to_owned()];
+    let mut services = Vec::new();
+    let mut links = Vec::new();
+    let mut before = 1;
+    for (place, (name, attempts)) in names.iter().zip(attempts).enumerate() {
+        let dot = if place == 0 { "" } else { "." };
+        let next: Vec<(String, String)> = paths
+            .iter()
+            .flat_map(|path| (1..=*attempts).map(move |attempt| (path.clone(), format!("{path}{dot}{attempt}"))))
+            .collect();
+        for (parent, path) in &next {
+            arrivals.push(Arrival {
+                service: (*name).to_owned(),
+                path: path.clone(),
+                parent: (place > 0).then(|| parent.clone()),
+                code: "UNAVAILABLE".to_owned(),
+                start_us: arrivals.len() as u64,
+                duration_us: Some(150),
+            });
+        }
+        paths = next.into_iter().map(|(_, path)| path).collect();
+        let count = paths.len() as u64;
+        services.push(service(name, count));
+        links.push(link(
+            if place == 0 { "client" } else { names[place - 1] },
+            name,
+            before,
+            count,
+        ));
+        before = count;
+    }
+    let line: Vec<String> = std::iter::once("client")
+        .chain(names.iter().copied())
+        .zip(attempts.iter().copied().chain([0]))
+        .map(|(name, attempts)| match attempts {
+            0 => format!("{name} down"),
+            1 => name.to_owned(),
+            _ => format!("{name} x{attempts}"),
+        })
+        .collect();
+    Report {
+        schema: SCHEMA.to_owned(),
+        command: "run --seed 27".to_owned(),
+        chain: line.join(" > "),
+        scenario: json!({"name": "per-hop", "load": {"requests": 1}}),
+        expected: Vec::new(),
+        verdict: Verdict::AsPredicted,
+        reasons: Vec::new(),
+        operations: Operations {
+            requested: 1,
+            sent: 1,
+            failed: 1,
+            by_code: BTreeMap::from([("UNAVAILABLE".to_owned(), 1)]),
+            ..Operations::default()
+        },
+        receipts: vec![Receipt {
+            operation: 1,
+            owner: "none".to_owned(),
+            declared_attempts: Count::Of(before.into()),
+            observed_attempts: before,
+            code: "UNAVAILABLE".to_owned(),
+            attempts: arrivals,
+        }],
+        receipts_sample: Sample {
+            operations: 1,
+            of: 1,
+            complete: true,
+        },
+        services,
+        links,
+        advice: Vec::new(),
+        processes: Vec::new(),
+        timing: Timing {
+            started: "2026-11-29T12:00:00Z".to_owned(),
+            ..Timing::default()
+        },
+        versions: BTreeMap::new(),
+        seed: 27,
+    }
+}
+
+fn service(name: &str, count: u64) -> Service {
+    #[expect(clippy::cast_precision_loss, reason = "small")]
+    let amplification = Some(count as f64);
+    Service {
+        service: name.to_owned(),
+        kind: ServiceKind::Service,
+        predicted: exact(count),
+        received: Some(count),
+        traced: Some(count),
+        amplification,
+        work_done: Some(0),
+        late: Some(0),
+        dropped: Some(0),
+        expired: Some(0),
+        in_flight: Some(0),
+    }
+}
+
+fn link(from: &str, to: &str, calls: u64, count: u64) -> Link {
+    Link {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        calls: Some(calls),
+        sent: Some(count),
+        received: Some(count),
+        factor: Some(1.0),
+        retry_ratio: Some(0.0),
+        not_retried: BTreeMap::from([("limit".to_owned(), calls)]),
+        transport_errors: Some(0),
+    }
+}
+
+/// Three callers, three attempts each.
+pub(crate) fn headline() -> Report {
+    chain(&SHOP, &[1, 3, 3, 3])
+}
+
+/// The frontend alone retries.
+pub(crate) fn single_owner() -> Report {
+    let mut report = chain(&SHOP, &[1, 3, 1, 1]);
+    report.command = "run --owner frontend --seed 27".to_owned();
+    report.receipts[0].owner = "frontend".to_owned();
+    report.scenario = json!({"name": "single-owner", "load": {"requests": 1}});
+    report
+}
+
+/// Two runs.
+pub(crate) fn comparison() -> Comparison {
+    Comparison {
+        schema: COMPARISON_SCHEMA.to_owned(),
+        runs: vec![headline(), single_owner()],
+    }
+}
+
+/// The bottom recovers on the third call.
+pub(crate) fn transient() -> Report {
+    let mut report = chain(&SHOP, &[1, 1, 1, 3]);
+    report.command = "run --fault fail:first=2 --seed 27".to_owned();
+    report.chain = "client > frontend x3 > checkout x3 > pricing x3 > inventory fail:first=2".to_owned();
+    report.operations = Operations {
+        requested: 1,
+        sent: 1,
+        ok: 1,
+        ..Operations::default()
+    };
+    for arrival in &mut report.receipts[0].attempts {
+        if arrival.service != "inventory" || arrival.path.ends_with(".3") {
+            arrival.code = "OK".to_owned();
+        }
+    }
+    report.receipts[0].code = "OK".to_owned();
+    report
+}
+
+/// A thousand requests.
+pub(crate) fn thousand() -> Report {
+    let mut report = headline();
+    report.command = "run --requests 1000 --concurrency 50 --seed 27".to_owned();
+    for (row, link) in report.services.iter_mut().zip(&mut report.links) {
+        let count = row.received.unwrap() * 1000;
+        row.predicted = exact(count);
+        (row.received, row.traced) = (Some(count), Some(count));
+        (link.sent, link.received) = (Some(count), Some(count));
+    }
+    report.operations.requested = 1000;
+    report.operations.sent = 1000;
+    report.operations.failed = 1000;
+    report.operations.by_code = BTreeMap::from([("UNAVAILABLE".to_owned(), 1000)]);
+    report.receipts_sample = Sample {
+        operations: 1,
+        of: 1000,
+        complete: false,
+    };
+    report
+}
+
+/// The port of the bottom is closed.
+pub(crate) fn refused() -> Report {
+    let mut report = headline();
+    report.command = "run --fault refuse --seed 27".to_owned();
+    report.services[3] = Service {
+        amplification: Some(0.0),
+        ..service("inventory", 0)
+    };
+    report.links[3].received = Some(0);
+    report.links[3].factor = Some(0.0);
+    report.receipts[0]
+        .attempts
+        .retain(|arrival| arrival.service != "inventory");
+    report.receipts[0].observed_attempts = 0;
+    report
+}
+
+/// Something makes four calls out of one.
+pub(crate) fn hidden() -> Report {
+    let mut report = headline();
+    report.command = "run hidden-layer --seed 27".to_owned();
+    report.verdict = Verdict::NotAsPredicted;
+    report.services[3].received = Some(108);
+    report.services[3].traced = Some(108);
+    report.services[3].amplification = Some(108.0);
+    report.links[3].received = Some(108);
+    report.links[3].factor = Some(4.0);
+    report.reasons = vec![
+        Reason {
+            kind: "surplus".to_owned(),
+            text: "pricing sent 27 attempts, by its own count and by 27 spans".to_owned(),
+        },
+        Reason {
+            kind: "hidden_layer".to_owned(),
+            text:
+                "inventory received each of these 27 exactly 4 times, under the same attempt path and the same parent \
+                   span"
+                    .to_owned(),
+        },
+    ];
+    report
+}
+
+/// Three spans are missing.
+pub(crate) fn incomplete() -> Report {
+    let mut report = headline();
+    report.command = "run per-hop --seed 27".to_owned();
+    report.verdict = Verdict::Incomplete;
+    report.services[3].traced = Some(24);
+    report.reasons = vec![Reason {
+        kind: "missing_spans".to_owned(),
+        text: "inventory made 27 spans and exported 24; its queue held 24".to_owned(),
+    }];
+    report
+}
+
+/// The shortest chain.
+pub(crate) fn two_services() -> Report {
+    let mut report = chain(&["web", "db"], &[1, 3]);
+    report.command = "run 'web x3 > db down' --seed 27".to_owned();
+    report
+}
+
+/// Names as long as they may be.
+pub(crate) fn long_names() -> Report {
+    let names = ["a".repeat(40), "b".repeat(40), "c".repeat(40), "d".repeat(40)];
+    let mut report = chain(&[&names[0], &names[1], &names[2], &names[3]], &[1, 3, 3, 3]);
+    report.command = format!(
+        "run '{} x3 > {} x3 > {} x3 > {} down'",
+        names[0], names[1], names[2], names[3]
+    );
+    report
+}
+
+/// Everything foreign wants to be something else.
+pub(crate) fn hostile() -> Report {
+    let names = [
+        "::set-env name=x::y",
+        "a\u{1b}[31mb",
+        "c\nd\r",
+        "\u{202e}##[group]\u{9b}",
+    ];
+    let mut report = chain(&names, &[1, 3, 3, 3]);
+    report.command = "run --item '\u{1b}]0;x\u{7}\n::stop-commands::t \u{202e}' ::debug::x".to_owned();
+    report.verdict = Verdict::NotAsPredicted;
+    report.links[3].received = Some(54);
+    report.links[3].factor = Some(2.0);
+    report.services[3].received = Some(54);
+    report.links[2].not_retried.insert("::warning::z".to_owned(), 2);
+    report.operations.by_code = BTreeMap::from([("::error::\u{1b}[2J".to_owned(), 1)]);
+    report.reasons = vec![Reason {
+        kind: "surplus".to_owned(),
+        text: format!("{}\n::add-mask::x", "w".repeat(66)),
+    }];
+    report.expected = vec![Expected {
+        expression: "x".to_owned(),
+        met: false,
+        text: "\n::group::y\u{2028}".to_owned(),
+    }];
+    report
+}
+
+/// A report in which nothing is empty or null.
+pub(crate) fn full() -> Report {
+    let mut report = headline();
+    report.expected = vec![Expected {
+        expression: "inventory=27".to_owned(),
+        met: true,
+        text: "You expected 27. 27 were predicted and 27 arrived.".to_owned(),
+    }];
+    report.reasons = vec![Reason {
+        kind: "note".to_owned(),
+        text: "nothing".to_owned(),
+    }];
+    report.advice = vec![Advice {
+        change: "one owner".to_owned(),
+        predicted: exact(3),
+        measured: Some(3),
+    }];
+    report.processes = vec![Process {
+        service: "inventory".to_owned(),
+        address: "127.0.0.1:50051".to_owned(),
+        pid: Some(27),
+        owned: true,
+        loopback: true,
+        stopped: "exited 0".to_owned(),
+    }];
+    report.timing.request_ms = Some(Latency {
+        min: 1.0,
+        p50: 1.5,
+        p99: 2.0,
+        max: 2.0,
+    });
+    report.versions = BTreeMap::from([("harness".to_owned(), "0.1.0".to_owned())]);
+    report
+}
+
+/// The arithmetic of the headline.
+pub(crate) fn prediction() -> Prediction {
+    let report = headline();
+    let change = |change: &str, edits: &str, bottom: u128, gives_up: &str| Change {
+        change: change.to_owned(),
+        edits: edits.to_owned(),
+        bottom: Count::Of(bottom),
+        gives_up: gives_up.to_owned(),
+    };
+    Prediction {
+        schema: PREDICTION_SCHEMA.to_owned(),
+        command: "predict --seed 27".to_owned(),
+        chain: report.chain.clone(),
+        scenario: report.scenario.clone(),
+        services: report
+            .services
+            .iter()
+            .map(|row| PredictedService {
+                service: row.service.clone(),
+                kind: row.kind,
+                predicted: row.predicted.clone(),
+            })
+            .collect(),
+        bottom: Bottom {
+            service: "inventory".to_owned(),
+            worst: Count::Of(27),
+            mean: Some(27.0),
+            sd: Some(0.0),
+            still_fails: Some(1.0),
+        },
+        tries_per_call: SHOP[..3].iter().map(|name| tries(name, 3, 1)).collect(),
+        formula: "3 x 3 x 3".to_owned(),
+        changes: vec![
+            change(
+                "retry at frontend only",
+                "2 services",
+                3,
+                "retries of failures that only checkout or pricing see.",
+            ),
+            change("2 attempts at every hop", "3 services", 8, ""),
+        ],
+        notes: vec!["Exact for a service that is down".to_owned()],
+        seed: 27,
+    }
+}
+
+/// How a caller tries.
+pub(crate) fn tries(caller: &str, code: u32, proxy: u32) -> Tries {
+    Tries {
+        caller: caller.to_owned(),
+        code,
+        proxy,
+        tries: u64::from(code) * u64::from(proxy),
+    }
+}

@@ -1,0 +1,249 @@
+//! The JSON Schema files against what is really written.
+
+use super::{json, samples};
+use crate::report::Comparison;
+use jsonschema::{Registry, Validator};
+use serde_json::{Value, json};
+
+const REPORT: &str = include_str!("../../schema/report-v1.schema.json");
+const COMPARISON: &str = include_str!("../../schema/comparison-v1.schema.json");
+const PREDICTION: &str = include_str!("../../schema/prediction-v1.schema.json");
+
+fn read(text: &[u8]) -> Value {
+    serde_json::from_slice(text).unwrap()
+}
+
+fn validator(schema: &str) -> Validator {
+    let schema = read(schema.as_bytes());
+    jsonschema::meta::validate(&schema)
+        .map_err(|error| error.to_string())
+        .unwrap();
+    // The comparison names the report's file beside it.
+    let registry = Registry::new()
+        .add("file:///schema/report-v1.schema.json", read(REPORT.as_bytes()))
+        .unwrap()
+        .prepare()
+        .unwrap();
+    jsonschema::draft202012::options()
+        .with_base_uri("file:///schema/this.json")
+        .with_registry(&registry)
+        .build(&schema)
+        .unwrap()
+}
+
+#[track_caller]
+fn holds(validator: &Validator, value: &Value) {
+    let faults: Vec<String> = validator
+        .iter_errors(value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn what_is_written_is_what_the_schemas_say() {
+    let reports = validator(REPORT);
+    for mut report in samples::reports() {
+        // Codes and reasons are words of ours; a report with foreign ones is refused.
+        if report.operations.by_code.keys().any(|code| code.contains(':')) {
+            assert!(!reports.is_valid(&read(&json::report(&report))));
+            report.operations.by_code.clear();
+            report.links.iter_mut().for_each(|link| link.not_retried.clear());
+        }
+        holds(&reports, &read(&json::report(&report)));
+    }
+    holds(&validator(COMPARISON), &read(&json::comparison(&samples::comparison())));
+    holds(&validator(PREDICTION), &read(&json::prediction(&samples::prediction())));
+}
+
+#[test]
+fn what_may_be_unknown_may_be_null() {
+    let mut report = samples::headline();
+    for row in &mut report.services {
+        (row.received, row.traced, row.amplification, row.work_done) = (None, None, None, None);
+        (row.late, row.dropped, row.expired, row.in_flight) = (None, None, None, None);
+        (row.predicted.mean, row.predicted.sd) = (None, None);
+        row.predicted.min = crate::report::Count::Of(u128::MAX);
+        row.predicted.max = crate::report::Count::Beyond;
+    }
+    for link in &mut report.links {
+        (link.calls, link.sent, link.received, link.factor) = (None, None, None, None);
+        (link.retry_ratio, link.transport_errors) = (None, None);
+    }
+    report.receipts[0].attempts[0].duration_us = None;
+    holds(&validator(REPORT), &read(&json::report(&report)));
+
+    let mut sums = samples::prediction();
+    (sums.bottom.mean, sums.bottom.sd, sums.bottom.still_fails) = (None, None, None);
+    holds(&validator(PREDICTION), &read(&json::prediction(&sums)));
+}
+
+/// Puts a value at a path; `None` takes the key away.
+fn damage(value: &Value, path: &str, with: Option<Value>) -> Value {
+    let mut value = value.clone();
+    let (parent, key) = path.rsplit_once('/').unwrap();
+    let parent = value.pointer_mut(parent).unwrap_or_else(|| panic!("{path}"));
+    match (parent, with) {
+        (Value::Object(object), Some(with)) => {
+            object.insert(key.to_owned(), with);
+        }
+        (Value::Object(object), None) => {
+            object.remove(key).unwrap_or_else(|| panic!("{path}"));
+        }
+        (other, _) => panic!("{path}: {other}"),
+    }
+    value
+}
+
+#[test]
+fn damaged_reports_are_refused() {
+    let validator = validator(REPORT);
+    let good = read(&json::report(&samples::full()));
+    holds(&validator, &good);
+    for (path, with) in [
+        ("/schema", None),
+        ("/schema", Some(json!("retryscope/report/v2"))),
+        ("/seed", None),
+        ("/seed", Some(json!(-1))),
+        ("/surprise", Some(json!(1))),
+        ("/verdict", Some(json!("fine"))),
+        ("/verdict", Some(json!("AsPredicted"))),
+        ("/scenario", Some(json!("per-hop"))),
+        ("/expected/0/met", Some(json!("yes"))),
+        ("/reasons/0/kind", Some(json!(""))),
+        ("/operations/mixed", None),
+        ("/operations/ok", Some(json!(1.5))),
+        ("/operations/by_code/UNAVAILABLE", Some(json!(0))),
+        ("/operations/by_code/not a code", Some(json!(1))),
+        ("/services/0/received", Some(json!("27"))),
+        ("/services/0/received", None),
+        ("/services/0/kind", Some(json!("proxy"))),
+        ("/services/0/extra", Some(json!(0))),
+        ("/services/0/predicted/kind", Some(json!("sure"))),
+        ("/services/0/predicted/max", Some(json!(null))),
+        ("/services/0/predicted/max", Some(json!("many"))),
+        ("/services/0/predicted/max", Some(json!(-1))),
+        ("/links/0/factor", Some(json!("1"))),
+        ("/links/0/not_retried", Some(json!([]))),
+        ("/receipts/0/attempts/0/path", Some(json!(null))),
+        ("/receipts/0/attempts/0/start_us", Some(json!(0.5))),
+        ("/receipts_sample/complete", Some(json!(1))),
+        ("/advice/0/predicted", Some(json!(3))),
+        ("/processes/0/pid", Some(json!("27"))),
+        ("/timing/load_ms", Some(json!(null))),
+        ("/timing/request_ms/p99", None),
+        ("/versions/harness", Some(json!(1))),
+    ] {
+        assert!(
+            !validator.is_valid(&damage(&good, path, with.clone())),
+            "{path} {with:?}"
+        );
+    }
+}
+
+#[test]
+fn damaged_comparisons_and_predictions_are_refused() {
+    let runs = validator(COMPARISON);
+    let good = read(&json::comparison(&samples::comparison()));
+    assert!(!runs.is_valid(&damage(&good, "/runs/1/verdict", Some(json!("fine")))));
+    assert!(!runs.is_valid(&damage(&good, "/runs", Some(json!([])))));
+    assert!(!runs.is_valid(&damage(&good, "/surprise", Some(json!(1)))));
+    let report = read(&json::report(&samples::headline()));
+    assert!(!runs.is_valid(&report) && !validator(REPORT).is_valid(&good));
+
+    let sums = validator(PREDICTION);
+    let good = read(&json::prediction(&samples::prediction()));
+    for (path, with) in [
+        ("/bottom/worst", Some(json!(null))),
+        ("/bottom/still_fails", Some(json!(1.1))),
+        ("/tries_per_call/0/code", Some(json!(0))),
+        ("/changes/0/gives_up", None),
+        ("/notes", Some(json!([1]))),
+        ("/verdict", Some(json!("as_predicted"))),
+    ] {
+        assert!(!sums.is_valid(&damage(&good, path, with.clone())), "{path} {with:?}");
+    }
+}
+
+/// Walks a value along its schema: every key of ours is described, nothing in it is empty.
+fn described(value: &Value, schema: &Value, root: &Value, path: &str) {
+    match schema.get("$ref").and_then(Value::as_str) {
+        Some("report-v1.schema.json") => {
+            let report = read(REPORT.as_bytes());
+            return described(value, &report, &report, path);
+        }
+        Some(reference) => {
+            let target = root
+                .pointer(reference.trim_start_matches('#'))
+                .unwrap_or_else(|| panic!("{reference}"));
+            return described(value, target, root, path);
+        }
+        None => {}
+    }
+    // Of alternatives, the one that describes an object is meant.
+    if let Some(other) = schema
+        .get("oneOf")
+        .and_then(Value::as_array)
+        .filter(|_| value.is_object())
+    {
+        let object = other.iter().find(|schema| schema.get("$ref").is_some()).unwrap();
+        return described(value, object, root, path);
+    }
+    match value {
+        Value::Object(object) => {
+            let Some(properties) = schema.get("properties") else {
+                // The scenario is another format's; the others are maps of words and counts.
+                let known = ["scenario", "versions", "by_code", "not_retried"];
+                assert!(
+                    known.contains(&path.rsplit('/').next().unwrap()),
+                    "{path} has no properties"
+                );
+                return;
+            };
+            assert_eq!(schema.get("additionalProperties"), Some(&json!(false)), "{path}");
+            assert_eq!(
+                object.len(),
+                properties.as_object().unwrap().len(),
+                "{path}: a key the report does not have"
+            );
+            for (key, value) in object {
+                let property = properties
+                    .get(key)
+                    .unwrap_or_else(|| panic!("{path}/{key} is not in the schema"));
+                let text = property.get("description").and_then(Value::as_str).unwrap_or("");
+                assert!(
+                    text.len() > 3 && text.ends_with('.'),
+                    "{path}/{key} is not described: {text:?}"
+                );
+                if key.ends_with("_ms") || key.ends_with("_us") {
+                    assert!(text.contains("seconds"), "{path}/{key} has no unit: {text}");
+                }
+                described(value, property, root, &format!("{path}/{key}"));
+            }
+        }
+        Value::Array(items) => {
+            assert!(!items.is_empty(), "{path} is empty: the sample must be full");
+            for item in items {
+                described(item, schema.get("items").unwrap(), root, path);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_key_is_described() {
+    let full = samples::full();
+    let both = Comparison {
+        runs: vec![full.clone()],
+        ..samples::comparison()
+    };
+    for (schema, bytes) in [
+        (REPORT, json::report(&full)),
+        (COMPARISON, json::comparison(&both)),
+        (PREDICTION, json::prediction(&samples::prediction())),
+    ] {
+        let schema = read(schema.as_bytes());
+        described(&read(&bytes), &schema, &schema, "");
+    }
+}

@@ -1,0 +1,214 @@
+//! Commands as they can be typed: wrapped at 80 columns, and still the same words for a POSIX shell.
+
+use super::words::WIDTH;
+use std::fmt::Write as _;
+
+/// A command line behind `prefix`: the shell reads the lines together as the same words. Words with anything but
+/// printable ASCII are written `$'\u00e9'`, as bash, zsh and ksh read it.
+pub(super) fn wrapped(prefix: &str, program: &str, command: &str) -> Vec<String> {
+    let indent = " ".repeat(prefix.len() + 2);
+    let mut lines = Vec::new();
+    let mut line = prefix.to_owned();
+    let mut empty = true;
+    let program = Word {
+        typed: plain_or_quoted(program),
+        value: program.to_owned(),
+    };
+    let mut words = std::iter::once(program).chain(words(command)).peekable();
+    while let Some(word) = words.next() {
+        // A flag and its value stay together; two columns stay free for the backslash.
+        let value = words
+            .peek()
+            .filter(|next| word.typed.starts_with("--") && !next.typed.starts_with('-'));
+        let both = word.typed.len() + value.map_or(0, |value| 1 + value.typed.len());
+        let needed = if both + indent.len() <= WIDTH - 2 {
+            both
+        } else {
+            word.typed.len()
+        };
+        if !empty && line.len() + 1 + needed > WIDTH - 2 {
+            lines.push(format!("{line} \\"));
+            line.clone_from(&indent);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        empty = false;
+        if line.len() + word.typed.len() <= WIDTH - 2 {
+            line.push_str(&word.typed);
+            continue;
+        }
+        for (place, piece) in pieces(&word.value, WIDTH - 2 - line.len()).into_iter().enumerate() {
+            if place > 0 {
+                // A blank here would end the word: the next piece starts in the first column.
+                line.push('\\');
+                lines.push(std::mem::take(&mut line));
+            }
+            line.push_str(&piece);
+        }
+    }
+    lines.push(line);
+    lines
+}
+
+struct Word {
+    typed: String,
+    value: String,
+}
+
+/// The words of a command line, each as it stands and as the shell reads it.
+fn words(command: &str) -> Vec<Word> {
+    let mut words = Vec::new();
+    let mut letters = command.chars().peekable();
+    loop {
+        while letters.next_if(|letter| letter.is_ascii_whitespace()).is_some() {}
+        if letters.peek().is_none() {
+            return words;
+        }
+        let (mut typed, mut value, mut quote) = (String::new(), String::new(), None);
+        while let Some(letter) = letters.next_if(|letter| quote.is_some() || !letter.is_ascii_whitespace()) {
+            typed.push(letter);
+            match (quote, letter) {
+                (None, '\'') if typed.ends_with("$'") => quote = Some('$'),
+                (None, '\'' | '"') => quote = Some(letter),
+                (Some('$'), '\'') => quote = None,
+                (Some(open), _) if open == letter => quote = None,
+                (None | Some('"' | '$'), '\\') => {
+                    if let Some(next) = letters.next() {
+                        typed.push(next);
+                        value.push(next);
+                    }
+                }
+                _ => value.push(letter),
+            }
+        }
+        let harmless = typed.chars().all(|letter| letter.is_ascii_graphic() || letter == ' ')
+            && !typed.starts_with(':')
+            && !typed.contains("##");
+        words.push(Word {
+            typed: if harmless { typed } else { quoted(&value) },
+            value,
+        });
+    }
+}
+
+fn plain_or_quoted(text: &str) -> String {
+    let plain = !text.is_empty()
+        && text
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || "/._-+=@%,".contains(letter))
+        && !text.contains("##");
+    if plain { text.to_owned() } else { quoted(text) }
+}
+
+/// One word in quotes.
+fn quoted(value: &str) -> String {
+    let mut out = String::new();
+    if value.chars().all(|letter| letter.is_ascii_graphic() || letter == ' ') {
+        // `##[` is a runner's command anywhere in a line; `#''#[` is the same word to a shell.
+        return format!("'{}'", value.replace('\'', "'\\''").replace("##", "#''#"));
+    }
+    out.push_str("$'");
+    let mut before = ' ';
+    for letter in value.chars() {
+        let _ = match letter {
+            '\\' | '\'' => write!(out, "\\{letter}"),
+            '#' if before == '#' => write!(out, "\\x23"),
+            ' '..='~' => write!(out, "{letter}"),
+            '\0'..='\x7f' => write!(out, "\\x{:02x}", u32::from(letter)),
+            '\u{80}'..='\u{ffff}' => write!(out, "\\u{:04x}", u32::from(letter)),
+            _ => write!(out, "\\U{:08x}", u32::from(letter)),
+        };
+        before = letter;
+    }
+    out.push('\'');
+    out
+}
+
+/// A word too long for a line, as quoted pieces that a shell joins when nothing stands between them: the first of at
+/// most `room` columns, the others of a whole line.
+fn pieces(value: &str, room: usize) -> Vec<String> {
+    let mut pieces = Vec::new();
+    let mut piece = String::new();
+    let mut room = room;
+    for letter in value.chars() {
+        let longer = format!("{piece}{letter}");
+        if !piece.is_empty() && quoted(&longer).len() > room {
+            pieces.push(quoted(&piece));
+            piece = letter.to_string();
+            room = WIDTH - 2;
+        } else {
+            piece = longer;
+        }
+    }
+    pieces.push(quoted(&piece));
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_command_stands_as_it_is() {
+        assert_eq!(
+            wrapped("repeat it     ", "harness", "run 'web x3 > db down' --seed 27"),
+            ["repeat it     harness run 'web x3 > db down' --seed 27"]
+        );
+    }
+
+    #[test]
+    fn a_long_command_wraps_between_words() {
+        let command = "run per-hop --fault inventory=fail:first=2 --requests 1000 --concurrency 50 --seed 27";
+        assert_eq!(
+            wrapped("repeat it     ", "harness", command),
+            [
+                "repeat it     harness run per-hop --fault inventory=fail:first=2 \\",
+                "                --requests 1000 --concurrency 50 --seed 27"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_word_longer_than_a_line_stays_one_word() {
+        let long = format!("{} > {} > {}", "a".repeat(40), "b".repeat(40), "c".repeat(40));
+        let lines = wrapped("repeat it     ", "harness", &format!("run '{long}' --seed 27"));
+        assert!(lines.iter().all(|line| line.len() <= WIDTH), "{lines:#?}");
+        assert_eq!(read_by_a_shell(&lines), vec!["harness", "run", &long, "--seed", "27"]);
+    }
+
+    #[test]
+    fn hostile_words_are_harmless_and_the_same() {
+        let item = "\u{1b}[2J ::set-env ##[x] it's\n::set-env \u{202e} \u{1f600} \\ \"";
+        let mut command = String::from("run --item '");
+        command.push_str(&item.replace('\'', "'\\''"));
+        command.push_str("' ::stop-commands::x");
+        let lines = wrapped("repeat it     ", "/opt/my tools/harness", &command);
+        for line in &lines {
+            assert!(
+                line.len() <= WIDTH && line.chars().all(|c| c == ' ' || c.is_ascii_graphic()),
+                "{line}"
+            );
+            assert!(!line.trim_start().starts_with("::") && !line.contains("##["), "{line}");
+        }
+        assert_eq!(
+            read_by_a_shell(&lines),
+            vec!["/opt/my tools/harness", "run", "--item", item, "::stop-commands::x"]
+        );
+    }
+
+    /// What bash makes of the lines, without their label.
+    fn read_by_a_shell(lines: &[String]) -> Vec<String> {
+        let text = lines.join("\n");
+        let text = text.strip_prefix("repeat it     ").unwrap();
+        let out = std::process::Command::new("bash")
+            .env("LC_ALL", "C.UTF-8")
+            .args(["-c", &format!("printf '%s\\0' {text}")])
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{text}\n{}", String::from_utf8_lossy(&out.stderr));
+        let text = String::from_utf8(out.stdout).unwrap();
+        text.split_terminator('\0').map(str::to_owned).collect()
+    }
+}

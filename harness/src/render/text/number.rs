@@ -1,0 +1,231 @@
+//! Numbers as people read them. No figure is computed here, only written.
+
+use crate::report::{Count, Predicted};
+
+/// Longest number that a table cell writes in full.
+const CELL: usize = 13;
+
+/// `1,000`, `27,000`: groups of three. Numbers stay bare in JSON only.
+pub(super) fn whole(number: impl Into<u128>) -> String {
+    let digits = number.into().to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count in full, or the words for one beyond all.
+pub(super) fn count(count: Count) -> String {
+    match count {
+        Count::Of(number) => whole(number),
+        Count::Beyond => crate::report::BEYOND.to_owned(),
+    }
+}
+
+/// A count for a table: in full up to ten digits, `7.63e12` above.
+pub(super) fn cell(count: Count) -> String {
+    match count {
+        Count::Of(number) => {
+            let full = whole(number);
+            if full.len() <= CELL {
+                full
+            } else {
+                scientific(number as f64, 2)
+            }
+        }
+        Count::Beyond => ">3.4e38".to_owned(),
+    }
+}
+
+/// A counted figure for a table; `-` where there is none.
+pub(super) fn cell_or_dash(number: Option<u64>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| cell(Count::Of(number.into())))
+}
+
+/// What should arrive, for a table: one number, or `3-27`.
+pub(super) fn expected(predicted: &Predicted) -> String {
+    if predicted.min == predicted.max {
+        cell(predicted.max)
+    } else {
+        format!("{}-{}", cell(predicted.min), cell(predicted.max))
+    }
+}
+
+/// An average: `2.00`; from 1,000 on without decimals.
+pub(super) fn mean(value: f64) -> String {
+    if value < 999.995 {
+        format!("{value:.2}")
+    } else if value < 1e12 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 1e3 and 1e12"
+        )]
+        let rounded = value.round() as u64;
+        whole(rounded)
+    } else {
+        scientific(value, 2)
+    }
+}
+
+/// A ratio: `4`, `1.50`, `0`.
+pub(super) fn factor(value: f64) -> String {
+    if value.fract() == 0.0 && (0.0..1e12).contains(&value) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "whole, between 0 and 1e12"
+        )]
+        let number = value as u64;
+        whole(number)
+    } else {
+        mean(value)
+    }
+}
+
+/// A chance: `12.5 %`, `100 %`, and `7.5e-9` where a per cent figure would round to nothing.
+pub(super) fn share(chance: f64) -> String {
+    if chance <= 0.0 {
+        "0 %".to_owned()
+    } else if chance < 0.0005 {
+        scientific(chance, 1)
+    } else if chance < 1.0 && chance >= 0.9995 {
+        "over 99.9 %".to_owned()
+    } else {
+        format!("{} %", trimmed(format!("{:.1}", chance * 100.0)))
+    }
+}
+
+/// The place in a row, in words up to the tenth.
+pub(super) fn ordinal(place: u64) -> String {
+    const WORDS: [&str; 10] = [
+        "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
+    ];
+    match place {
+        1..=10 => WORDS[usize::from(u8::try_from(place - 1).unwrap_or(0))].to_owned(),
+        _ => {
+            let ending = match (place % 100, place % 10) {
+                (11..=13, _) => "th",
+                (_, 1) => "st",
+                (_, 2) => "nd",
+                (_, 3) => "rd",
+                _ => "th",
+            };
+            format!("{}{ending}", whole(place))
+        }
+    }
+}
+
+/// `1 call`, `27 calls`, `0 calls`.
+pub(super) fn of(number: impl Into<u128>, noun: &str) -> String {
+    let number = number.into();
+    format!("{} {noun}{}", whole(number), if number == 1 { "" } else { "s" })
+}
+
+fn scientific(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$e}");
+    match text.split_once('e') {
+        Some((mantissa, exponent)) => format!("{}e{exponent}", trimmed(mantissa.to_owned())),
+        None => text,
+    }
+}
+
+fn trimmed(text: String) -> String {
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::PredictionKind;
+
+    #[test]
+    fn numbers_get_commas() {
+        for (number, text) in [
+            (0_u64, "0"),
+            (27, "27"),
+            (999, "999"),
+            (1000, "1,000"),
+            (27_000, "27,000"),
+        ] {
+            assert_eq!(whole(number), text);
+        }
+        assert_eq!(whole(u64::MAX), "18,446,744,073,709,551,615");
+        assert_eq!(count(Count::Of(1_000_000)), "1,000,000");
+        assert_eq!(count(Count::Beyond), "more than 3.4e38");
+    }
+
+    #[test]
+    fn cells_stay_narrow() {
+        assert_eq!(cell(Count::Of(9_999_999_999)), "9,999,999,999");
+        assert_eq!(cell(Count::Of(7_625_597_484_987)), "7.63e12");
+        assert_eq!(cell(Count::Of(u128::MAX)), "3.4e38");
+        assert_eq!(cell_or_dash(None), "-");
+        let bounds = Predicted {
+            kind: PredictionKind::Bounds,
+            mean: None,
+            sd: None,
+            min: Count::Of(3),
+            max: Count::Of(27_000),
+        };
+        assert_eq!(expected(&bounds), "3-27,000");
+    }
+
+    #[test]
+    fn chances_read_as_in_a_newspaper_until_they_vanish() {
+        for (chance, text) in [
+            (0.0, "0 %"),
+            (1e-27, "1e-27"),
+            (7.5e-9, "7.5e-9"),
+            (0.001, "0.1 %"),
+            (0.058, "5.8 %"),
+            (0.125, "12.5 %"),
+            (0.729, "72.9 %"),
+            (0.99999, "over 99.9 %"),
+            (1.0, "100 %"),
+        ] {
+            assert_eq!(share(chance), text);
+        }
+    }
+
+    #[test]
+    fn averages_and_factors() {
+        for (value, text) in [
+            (2.0, "2.00"),
+            (1.111, "1.11"),
+            (999.996, "1,000"),
+            (27_000.4, "27,000"),
+            (5e13, "5e13"),
+        ] {
+            assert_eq!(mean(value), text);
+        }
+        for (value, text) in [(4.0, "4"), (0.0, "0"), (1.5, "1.50"), (27_000.0, "27,000")] {
+            assert_eq!(factor(value), text);
+        }
+    }
+
+    #[test]
+    fn singular_plural_and_places() {
+        assert_eq!(of(1_u64, "call"), "1 call");
+        assert_eq!(of(0_u64, "call"), "0 calls");
+        assert_eq!(of(1000_u64, "request"), "1,000 requests");
+        for (place, text) in [
+            (1, "first"),
+            (3, "third"),
+            (10, "tenth"),
+            (11, "11th"),
+            (22, "22nd"),
+            (113, "113th"),
+        ] {
+            assert_eq!(ordinal(place), text);
+        }
+    }
+}

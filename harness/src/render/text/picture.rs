@@ -1,0 +1,329 @@
+//! The picture: a letter per arrival, a bar where there are too many, or the chain with its factors.
+
+use super::{
+    number,
+    words::{self, WIDTH},
+};
+use crate::report::{Arrival, Count, Report};
+use std::fmt::Write as _;
+
+/// Most letters in a row.
+const LETTERS: u64 = 27;
+/// Columns of that many letters in groups of three.
+pub(super) const GROUPED: usize = 37;
+/// Columns of names and of the blanks behind them, at least.
+const NAMES: usize = 13;
+/// Columns of a bar, at most.
+const BAR: u128 = 50;
+
+/// One row: a service, what stands beside it, its count.
+pub(super) struct Row {
+    /// The service, in full.
+    pub(super) service: String,
+    /// Letters, a bar, or words in brackets.
+    pub(super) content: String,
+    /// What arrived.
+    pub(super) count: String,
+}
+
+/// Columns that names take, with three blanks behind the longest of them, and at most `most`.
+pub(super) fn name_columns<'a>(names: impl Iterator<Item = &'a str>, most: usize) -> usize {
+    names
+        .map(|name| words::shown(name).len() + 3)
+        .max()
+        .unwrap_or(0)
+        .max(NAMES)
+        .min(most)
+}
+
+/// One row per service: letters for a single request, bars otherwise.
+pub(super) fn rows(report: &Report) -> Vec<Row> {
+    let marks: Vec<Option<String>> = report
+        .services
+        .iter()
+        .map(|row| marks(report, &row.service, row.received))
+        .collect();
+    let most = report.services.iter().filter_map(|row| row.received).max().unwrap_or(0);
+    let letters = marks.iter().flatten().map(String::len).max().unwrap_or(0) as u128;
+    report
+        .services
+        .iter()
+        .zip(marks)
+        .map(|(row, marks)| {
+            let received = row.received.unwrap_or(0);
+            let content = match (marks, row.received, sent_to(report, &row.service)) {
+                (_, None, _) => "(its count could not be read)".to_owned(),
+                (_, Some(0), Some(sent)) if sent > 0 => format!("({} sent, none arrived)", number::whole(sent)),
+                (Some(marks), ..) => marks,
+                _ => bar(received.into(), most.into(), letters),
+            };
+            Row {
+                service: row.service.clone(),
+                content,
+                count: number::cell_or_dash(row.received),
+            }
+        })
+        .collect()
+}
+
+/// What callers put on the links to a service.
+pub(super) fn sent_to(report: &Report, service: &str) -> Option<u64> {
+    report
+        .links
+        .iter()
+        .find(|link| link.to == service)
+        .and_then(|link| link.sent)
+}
+
+/// The rows laid out: names, contents, counts.
+pub(super) fn lay_out(rows: &[Row]) -> Vec<String> {
+    let content = rows.iter().map(|row| row.content.len()).max().unwrap_or(0);
+    let count = rows.iter().map(|row| row.count.len()).max().unwrap_or(0).max(2);
+    let names = name_columns(
+        rows.iter().map(|row| row.service.as_str()),
+        WIDTH.saturating_sub(content + 3 + count),
+    );
+    rows.iter()
+        .map(|row| {
+            let name = words::name(&row.service, names.saturating_sub(1));
+            format!("{name:<names$}{:<content$}   {:>count$}", row.content, row.count)
+        })
+        .collect()
+}
+
+/// A letter per arrival of the one request of a run: `x` failed, `o` answered, `?` without an end. `None` when the
+/// receipt does not show exactly what was counted, or there are too many.
+pub(super) fn marks(report: &Report, service: &str, received: Option<u64>) -> Option<String> {
+    let [receipt] = report.receipts.as_slice() else {
+        return None;
+    };
+    if report.operations.requested != 1 || received.is_none_or(|received| received > LETTERS) {
+        return None;
+    }
+    let mut arrivals: Vec<&Arrival> = receipt
+        .attempts
+        .iter()
+        .filter(|arrival| arrival.service == service)
+        .collect();
+    if Some(arrivals.len() as u64) != received {
+        return None;
+    }
+    arrivals.sort_by_cached_key(|arrival| steps(&arrival.path));
+    let paths: Vec<Vec<u64>> = arrivals.iter().map(|arrival| steps(&arrival.path)).collect();
+    // A layer that makes one attempt groups nothing: its step is the same everywhere and does not part letters.
+    let depth = paths.iter().map(Vec::len).max().unwrap_or(0);
+    let layers: Vec<usize> = (0..depth)
+        .filter(|layer| paths.iter().any(|path| path.get(*layer) != paths[0].get(*layer)))
+        .collect();
+    let letters = |apart: bool| {
+        let mut text = String::new();
+        for (place, arrival) in arrivals.iter().enumerate() {
+            if apart && place > 0 {
+                let parted = |layer: &usize| paths[place - 1].get(*layer) != paths[place].get(*layer);
+                let level = layers.iter().position(parted).map_or(0, |at| layers.len() - 1 - at);
+                text.push_str(&" ".repeat(level.min(2)));
+            }
+            text.push(match arrival.code.as_str() {
+                "OK" => 'o',
+                "in_flight" => '?',
+                _ => 'x',
+            });
+        }
+        text
+    };
+    let apart = letters(true);
+    // Many small groups would spread the letters over the line.
+    Some(if apart.len() <= GROUPED { apart } else { letters(false) })
+}
+
+fn steps(path: &str) -> Vec<u64> {
+    path.split([':', '.'])
+        .map(|step| step.parse().unwrap_or(u64::MAX))
+        .collect()
+}
+
+/// A bar as long as its share of the largest, and longer than any row of letters beside it.
+fn bar(number: u128, largest: u128, letters: u128) -> String {
+    if number == 0 || largest == 0 {
+        return String::new();
+    }
+    let least = if letters == 0 { 0 } else { letters + 1 };
+    let length = (least + (BAR.saturating_sub(least) * number + largest / 2) / largest).clamp(1, BAR.max(least));
+    "#".repeat(usize::try_from(length).unwrap_or(1))
+}
+
+/// A name in the chain and what stands under it.
+pub(super) struct Node {
+    /// The name, in full.
+    pub(super) name: String,
+    /// A figure, or nothing.
+    pub(super) under: String,
+}
+
+/// What stands between two names: `--->`, `==x3==>`, `==x3==?x4==>`.
+pub(super) fn arrow(attempts: u64, hidden: Option<&str>) -> String {
+    let mut text = if attempts > 1 {
+        format!("==x{attempts}==")
+    } else {
+        "---".to_owned()
+    };
+    if let Some(hidden) = hidden {
+        if attempts <= 1 {
+            "==".clone_into(&mut text);
+        }
+        let _ = write!(text, "?x{hidden}==");
+    }
+    text.push('>');
+    text
+}
+
+/// The chain across the screen with a figure under each name, in as many rows as it takes. `arrows[n]` stands between
+/// node n and the next.
+pub(super) fn chain(nodes: &[Node], arrows: &[String]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let (mut above, mut below) = (String::new(), String::new());
+    for (place, node) in nodes.iter().enumerate() {
+        let name = words::name(&node.name, 50);
+        let arrow = if place == 0 {
+            ""
+        } else {
+            arrows.get(place - 1).map_or("--->", String::as_str)
+        };
+        let put = |above: &mut String, below: &mut String| {
+            if !arrow.is_empty() {
+                if !above.is_empty() {
+                    above.push(' ');
+                }
+                above.push_str(arrow);
+                above.push(' ');
+            }
+            let start = above.len();
+            above.push_str(&name);
+            if !node.under.is_empty() {
+                let middle = (start + start + name.len()).saturating_sub(node.under.len()) / 2;
+                let at = middle.max(below.len() + usize::from(!below.is_empty()));
+                below.push_str(&" ".repeat(at - below.len()));
+                below.push_str(&node.under);
+            }
+        };
+        let (mut longer, mut deeper) = (above.clone(), below.clone());
+        put(&mut longer, &mut deeper);
+        if place > 0 && longer.len().max(deeper.len()) > WIDTH {
+            lines.push(std::mem::replace(&mut above, "   ".to_owned()));
+            lines.push(std::mem::take(&mut below));
+            put(&mut above, &mut below);
+        } else {
+            (above, below) = (longer, deeper);
+        }
+    }
+    lines.extend([above, below]);
+    lines
+}
+
+/// Attempts of each caller as a chain line declares them: `web x3*2` is 3 at `web` and 2 at `web-proxy`.
+pub(super) fn declared(chain: &str) -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    for caller in chain.split('>') {
+        let mut words = caller.split_whitespace();
+        let Some(name) = words.next() else { continue };
+        let tries = words.find_map(|word| {
+            let (code, proxy) = word
+                .strip_prefix('x')
+                .map(|rest| rest.split_once('*').unwrap_or((rest, "1")))?;
+            Some((code.parse::<u64>().ok()?, proxy.parse::<u64>().ok()?))
+        });
+        let (code, proxy) = tries.unwrap_or((1, 1));
+        found.push((name.to_owned(), code));
+        found.push((format!("{name}-proxy"), proxy));
+    }
+    found
+}
+
+/// What the chain line says of its last name beside the name: `down`, `fail:first=2`, or nothing.
+pub(super) fn bottom_fault(chain: &str) -> Option<&str> {
+    chain
+        .rsplit('>')
+        .next()?
+        .trim()
+        .split_once(char::is_whitespace)
+        .map(|(_, fault)| fault.trim())
+}
+
+/// A count in the picture of the chain.
+pub(super) fn under(count: Option<u64>) -> String {
+    count.map_or_else(|| "-".to_owned(), |count| number::count(Count::Of(count.into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(rows: &[(&str, &str)]) -> Vec<Node> {
+        rows.iter()
+            .map(|(name, under)| Node {
+                name: (*name).to_owned(),
+                under: (*under).to_owned(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_chain_stands_over_its_counts() {
+        let nodes = nodes(&[
+            ("client", ""),
+            ("frontend", "1"),
+            ("checkout", "3"),
+            ("pricing", "9"),
+            ("inventory", "27"),
+        ]);
+        let arrows = [arrow(1, None), arrow(3, None), arrow(3, None), arrow(3, None)];
+        assert_eq!(
+            chain(&nodes, &arrows),
+            [
+                "client ---> frontend ==x3==> checkout ==x3==> pricing ==x3==> inventory",
+                "               1                3                9               27",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_long_chain_takes_several_rows() {
+        let long = "a".repeat(40);
+        let nodes = nodes(&[("client", ""), (&long, "1"), (&long, "3"), ("db", "more than 3.4e38")]);
+        let lines = chain(&nodes, &[arrow(1, None), arrow(3, None), arrow(100, Some("4"))]);
+        assert!(lines.iter().all(|line| line.len() <= WIDTH), "{lines:#?}");
+        assert_eq!(lines.len(), 4, "{lines:#?}");
+        assert!(lines[2].contains("==x100==?x4==> db"), "{lines:#?}");
+    }
+
+    #[test]
+    fn arrows_say_what_is_declared_and_what_is_not() {
+        assert_eq!(arrow(1, None), "--->");
+        assert_eq!(arrow(3, None), "==x3==>");
+        assert_eq!(arrow(3, Some("4")), "==x3==?x4==>");
+        assert_eq!(arrow(1, Some("4")), "==?x4==>");
+    }
+
+    #[test]
+    fn chain_lines_are_read_for_their_attempts() {
+        assert_eq!(
+            declared("client > web x3*2 > db fail:first=2")[..4],
+            [
+                ("client".into(), 1),
+                ("client-proxy".into(), 1),
+                ("web".into(), 3),
+                ("web-proxy".into(), 2)
+            ]
+        );
+        assert_eq!(bottom_fault("client > web x3 > db fail:first=2"), Some("fail:first=2"));
+        assert_eq!(bottom_fault("client > web x3 > db"), None);
+    }
+
+    #[test]
+    fn bars_grow_with_their_figures() {
+        assert_eq!(bar(0, 10, 0), "");
+        assert_eq!(bar(1, 27_000, 0).len(), 1);
+        assert_eq!(bar(27_000, 27_000, 0).len(), 50);
+        assert!(bar(81, 243, 37).len() > 37 && bar(81, 243, 37).len() < bar(243, 243, 37).len());
+    }
+}

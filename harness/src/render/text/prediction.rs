@@ -1,0 +1,343 @@
+//! The screen of the arithmetic alone.
+
+use super::{
+    Style, command, number,
+    picture::{self, Node},
+    words::{self, Screen, WIDTH, sentence, shown},
+};
+use crate::report::{Count, Prediction, PredictionKind, ServiceKind, Tries};
+
+/// Services that a run can start.
+const RUNNABLE: usize = 4;
+
+/// What will arrive, the chain with its factors, what to change, what the figures rest on.
+pub fn prediction(prediction: &Prediction, program: &str, style: Style) -> String {
+    let mut screen = Screen::default();
+    let headline = headline(prediction);
+    let formula = shown(&prediction.formula);
+    let multiplied = formula.contains(" x ");
+    if multiplied && headline.len() + 2 + formula.len() <= WIDTH {
+        screen.line(style.bold(&format!("{headline}  {formula}")));
+    } else {
+        screen.headline(&headline, style);
+        if multiplied {
+            screen.lines(words::wrapped("  ", 2, &formula));
+        }
+    }
+    screen.gap();
+    screen.lines(chain(prediction));
+    screen.lines(proxies(&prediction.tries_per_call));
+    screen.lines(chances(prediction));
+    screen.gap();
+    changes(&mut screen, prediction);
+    screen.gap();
+    for note in &prediction.notes {
+        screen.lines(words::wrapped("", 0, &sentence(note)));
+    }
+    screen.gap();
+    if let Some(run) = runnable(prediction) {
+        screen.lines(command::wrapped("run it    ", program, &run));
+    }
+    screen.lines(command::wrapped("repeat    ", program, &prediction.command));
+    screen.finish()
+}
+
+fn requests(prediction: &Prediction) -> u64 {
+    prediction
+        .scenario
+        .pointer("/load/requests")
+        .and_then(serde_json::Value::as_u64)
+        .unwrap_or(1)
+}
+
+/// The fault of the bottom service as it was typed; `None` when other services have faults too, and no short word would
+/// be true.
+fn fault(prediction: &Prediction) -> Option<&str> {
+    let services = prediction
+        .scenario
+        .get("services")
+        .and_then(serde_json::Value::as_object);
+    let typed = |name: &str| {
+        services?
+            .get(name)?
+            .get("fault")?
+            .as_str()
+            .filter(|fault| *fault != "none")
+    };
+    let above = prediction
+        .services
+        .iter()
+        .filter(|row| row.service != prediction.bottom.service);
+    if above.map(|row| typed(&row.service)).any(|fault| fault.is_some()) {
+        return None;
+    }
+    Some(
+        typed(&prediction.bottom.service)
+            .or(picture::bottom_fault(&prediction.chain))
+            .unwrap_or("none"),
+    )
+}
+
+fn headline(prediction: &Prediction) -> String {
+    let bottom = &prediction.bottom;
+    let name = shown(&bottom.service);
+    let total = prediction.services.last().map(|row| &row.predicted);
+    let requests = requests(prediction);
+    match total.map(|total| total.kind) {
+        Some(PredictionKind::Statistical) => {
+            let most = number::count(bottom.worst);
+            let mean = bottom
+                .mean
+                .map_or_else(|| "An unknown number of".to_owned(), number::mean);
+            format!("{mean} calls on average will arrive at {name} for 1 request, {most} at most.")
+        }
+        Some(PredictionKind::Bounds) => {
+            let requests = number::of(requests, "request");
+            let (least, most) = total.map_or((Count::Of(0), Count::Beyond), |total| (total.min, total.max));
+            format!(
+                "{} to {} calls will arrive at {name} for {requests}.",
+                number::count(least),
+                number::count(most)
+            )
+        }
+        _ => {
+            // For one request the total is the figure itself; the worst case may lie above it.
+            let one = match (requests, total, bottom.mean) {
+                (1, Some(total), _) => total.max,
+                (_, _, Some(mean)) if mean.fract() == 0.0 && (0.0..1e15).contains(&mean) => {
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        clippy::cast_sign_loss,
+                        reason = "whole, below 1e15"
+                    )]
+                    let mean = mean as u128;
+                    Count::Of(mean)
+                }
+                _ => bottom.worst,
+            };
+            let calls = match one {
+                Count::Of(number) => number::of(number, "call"),
+                Count::Beyond => format!("{} calls", capitalised(&number::count(one))),
+            };
+            let condition = condition(fault(prediction), one, bottom.still_fails);
+            let all = match total {
+                Some(total) if requests > 1 => {
+                    format!(
+                        " For {}: {}.",
+                        number::of(requests, "request"),
+                        number::count(total.max)
+                    )
+                }
+                _ => String::new(),
+            };
+            format!("{calls} will arrive at {name} for 1 request{condition}.{all}")
+        }
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map(|first| first.to_ascii_uppercase())
+        .into_iter()
+        .chain(letters)
+        .collect()
+}
+
+/// Under which fault the figure holds.
+fn condition(fault: Option<&str>, calls: Count, still_fails: Option<f64>) -> String {
+    let Some(fault) = fault else {
+        return " with the faults as set".to_owned();
+    };
+    let (kind, options) = fault.split_once(':').unwrap_or((fault, ""));
+    let option = |key: &str| {
+        options
+            .split(',')
+            .find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
+    };
+    let first = option("first").and_then(|first| first.parse::<u128>().ok());
+    match (kind, calls) {
+        ("none", _) => " if nothing fails".to_owned(),
+        ("refuse", _) => ", its port is closed".to_owned(),
+        ("fail", Count::Of(calls)) if first.is_some_and(|first| first + 1 == calls) && still_fails == Some(0.0) => {
+            let place = u64::try_from(calls).unwrap_or(u64::MAX);
+            format!(", and the {} will be answered", number::ordinal(place))
+        }
+        ("fail", _) if first.is_some() => format!(" if it fails the first {}", number::whole(first.unwrap_or(0))),
+        ("down", _) => " if it stays down".to_owned(),
+        ("fail", _) if options.is_empty() || options == "code=UNAVAILABLE" => " if it stays down".to_owned(),
+        _ => format!(" with the fault {}", shown(fault)),
+    }
+}
+
+fn chain(prediction: &Prediction) -> Vec<String> {
+    let tries = |caller: &str| {
+        prediction
+            .tries_per_call
+            .iter()
+            .find(|tries| tries.caller == caller)
+            .map_or(1, |tries| tries.tries)
+    };
+    let services: Vec<_> = prediction
+        .services
+        .iter()
+        .filter(|row| row.kind == ServiceKind::Service)
+        .collect();
+    let client = prediction
+        .chain
+        .split('>')
+        .next()
+        .and_then(|first| first.split_whitespace().next())
+        .unwrap_or("client");
+    let client = if services.first().is_some_and(|row| row.service == client) {
+        "client"
+    } else {
+        client
+    };
+    let mut nodes = vec![Node {
+        name: client.to_owned(),
+        under: String::new(),
+    }];
+    let mut arrows = vec![picture::arrow(tries(client), None)];
+    for row in services {
+        let under = match (row.predicted.kind, row.predicted.mean) {
+            (PredictionKind::Statistical, Some(mean)) => number::mean(mean),
+            _ if row.predicted.min == row.predicted.max => number::count(row.predicted.max),
+            _ => number::expected(&row.predicted),
+        };
+        nodes.push(Node {
+            name: row.service.clone(),
+            under,
+        });
+        arrows.push(picture::arrow(tries(&row.service), None));
+    }
+    let mut lines = picture::chain(&nodes, &arrows);
+    if requests(prediction) > 1 {
+        lines.push(format!(
+            "The counts are those of {}.",
+            number::of(requests(prediction), "request")
+        ));
+    }
+    lines
+}
+
+/// How a caller and its proxy multiply.
+fn proxies(tries: &[Tries]) -> Vec<String> {
+    let through: Vec<&Tries> = tries.iter().filter(|tries| tries.proxy > 1).collect();
+    let Some(first) = through.first() else {
+        return Vec::new();
+    };
+    let alike = through
+        .iter()
+        .all(|tries| (tries.code, tries.proxy) == (first.code, first.proxy));
+    let callers = tries.iter().filter(|tries| tries.tries > 1).count();
+    if alike && callers == through.len() {
+        let text = format!(
+            "Each call is tried {} times: {} in the code, each through {} in the proxy.",
+            number::whole(first.tries),
+            first.code,
+            first.proxy
+        );
+        return words::wrapped("", 0, &text);
+    }
+    let each = through.iter().map(|tries| {
+        let text = format!(
+            "A call of {} is tried {} times: {} in the code, each through {} in the proxy.",
+            shown(&tries.caller),
+            number::whole(tries.tries),
+            tries.code,
+            tries.proxy
+        );
+        words::wrapped("", 0, &text)
+    });
+    each.flatten().collect()
+}
+
+/// What chance leaves: only where a count is an average.
+fn chances(prediction: &Prediction) -> Vec<String> {
+    let statistical = prediction
+        .services
+        .last()
+        .is_some_and(|row| row.predicted.kind == PredictionKind::Statistical);
+    let bottom = &prediction.bottom;
+    match (statistical, bottom.still_fails, bottom.sd) {
+        (true, Some(chance), Some(sd)) => {
+            let text = format!(
+                "Requests that still fail: {}. One request strays from the average by {} (one standard deviation).",
+                number::share(chance),
+                number::mean(sd)
+            );
+            words::wrapped("", 0, &text)
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn changes(screen: &mut Screen, prediction: &Prediction) {
+    if prediction.changes.is_empty() {
+        return;
+    }
+    const TITLE: &str = "What to change, biggest cut first";
+    let at = format!("at {}", words::name(&prediction.bottom.service, 17));
+    let left = prediction
+        .changes
+        .iter()
+        .map(|change| change_text(&change.change).len())
+        .max()
+        .unwrap_or(0);
+    let left = left.max(TITLE.len()).min(40);
+    let counts: Vec<String> = prediction
+        .changes
+        .iter()
+        .map(|change| number::cell(change.bottom))
+        .collect();
+    let count = counts.iter().map(String::len).max().unwrap_or(0).max(at.len()) + 3;
+    let edits = left + count + 3;
+    screen.line(format!("{TITLE:<left$}{at:>count$}   you edit"));
+    for (change, number) in prediction.changes.iter().zip(counts) {
+        let what = columns(&change_text(&change.change), left);
+        let edit = columns(&shown(&change.edits), WIDTH - edits);
+        for row in 0..what.len().max(edit.len()) {
+            let what = what.get(row).map_or("", String::as_str);
+            let edit = edit.get(row).map_or("", String::as_str);
+            let number = if row == 0 { number.as_str() } else { "" };
+            screen.line(format!("{what:<left$}{number:>count$}   {edit}"));
+        }
+    }
+    if let Some(best) = prediction
+        .changes
+        .first()
+        .filter(|best| !best.gives_up.trim().is_empty())
+    {
+        screen.lines(words::wrapped(
+            "",
+            0,
+            &format!("The biggest cut gives up: {}", shown(&best.gives_up)),
+        ));
+    }
+}
+
+fn change_text(text: &str) -> String {
+    format!("  {}", shown(text))
+}
+
+/// Text in a column: the blanks before its first word stay, later lines stand two further in.
+fn columns(text: &str, width: usize) -> Vec<String> {
+    let first = &text[..text.len() - text.trim_start().len()];
+    let indent = if first.is_empty() { 0 } else { first.len() + 2 };
+    words::wrapped_at(width, first, indent, text)
+}
+
+/// The command that measures what was predicted, where that can be started.
+fn runnable(prediction: &Prediction) -> Option<String> {
+    let services = prediction
+        .services
+        .iter()
+        .filter(|row| row.kind == ServiceKind::Service)
+        .count();
+    let proxies = prediction.services.iter().any(|row| row.kind == ServiceKind::Sidecar)
+        || prediction.tries_per_call.iter().any(|tries| tries.proxy > 1);
+    let rest = prediction.command.strip_prefix("predict")?;
+    (services <= RUNNABLE && !proxies && !prediction.command.contains("--json")).then(|| format!("run{rest}"))
+}

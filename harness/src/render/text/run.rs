@@ -1,0 +1,408 @@
+//! The screen of one run.
+
+use super::{
+    Style, command, evidence, number,
+    picture::{self, Node},
+    words::{self, LABEL, Screen, sentence, shown},
+};
+use crate::report::{Count, Link, Operations, Predicted, Report, Service, Verdict};
+
+/// Column of the exit code in the last line.
+const EXIT: usize = 72;
+
+/// One run: the answer, the picture, the evidence, what became of the requests, how to repeat it.
+pub fn run(report: &Report, program: &str, style: Style) -> String {
+    let mut screen = Screen::default();
+    screen.headline(&headline(report), style);
+    screen.gap();
+    let broken: Vec<&Link> = report
+        .links
+        .iter()
+        .filter(|link| evidence::is_here(report, link))
+        .collect();
+    for link in &broken {
+        screen.lines(words::wrapped("", 0, &layer(link)));
+    }
+    screen.gap();
+    match report.verdict {
+        Verdict::NotAsPredicted => screen.lines(chain(report)),
+        Verdict::AsPredicted => screen.lines(picture::lay_out(&picture::rows(report))),
+        // No verdict must look like neither of the two: the figures alone.
+        Verdict::Incomplete => {}
+    }
+    screen.gap();
+    if evidence::links_matter(report) {
+        evidence::links(&mut screen, report, style);
+        screen.gap();
+    }
+    evidence::table(&mut screen, &[("", report)], style);
+    screen.gap();
+    requests(&mut screen, report);
+    why(&mut screen, report);
+    if broken.iter().any(|link| link.factor.is_some_and(|factor| factor > 1.0)) {
+        look_for(&mut screen, broken[0]);
+    }
+    expectations(&mut screen, report, style);
+    repeat(&mut screen, report, program);
+    screen.finish()
+}
+
+/// The answer in a sentence.
+pub(super) fn headline(report: &Report) -> String {
+    let Some(bottom) = report.services.last() else {
+        return "No verdict. No service was started.".to_owned();
+    };
+    match report.verdict {
+        Verdict::AsPredicted => as_predicted(report, bottom),
+        Verdict::NotAsPredicted => not_as_predicted(report, bottom),
+        Verdict::Incomplete => no_verdict(report),
+    }
+}
+
+fn as_predicted(report: &Report, bottom: &Service) -> String {
+    let requests = number::of(report.operations.requested, "request");
+    let name = shown(&bottom.service);
+    let received = bottom.received.unwrap_or(0);
+    match picture::sent_to(report, &bottom.service) {
+        Some(sent) if received == 0 && sent > 0 => {
+            let calls = number::of(sent, "call");
+            let was = if sent == 1 { "was" } else { "were" };
+            return format!("{calls} {was} sent to {name} for {requests}, and none arrived, as predicted.");
+        }
+        _ => {}
+    }
+    let answered = picture::marks(report, &bottom.service, bottom.received)
+        .unwrap_or_default()
+        .replace(' ', "");
+    if received > 1 && answered.find('o').is_some_and(|at| at + 1 == answered.len()) {
+        let place = number::ordinal(received);
+        return format!(
+            "{} arrived at {name} for {requests}, and the {place} was answered.",
+            number::of(received, "call")
+        );
+    }
+    format!(
+        "{} arrived at {name} for {requests}, as predicted.",
+        number::of(received, "call")
+    )
+}
+
+fn not_as_predicted(report: &Report, bottom: &Service) -> String {
+    let differs = |row: &&Service| row.received.is_some_and(|received| !agrees(&row.predicted, received));
+    // The bottom service first: that is where a multiplication shows most.
+    match report.services.iter().rev().find(differs) {
+        Some(row) => {
+            let received = row.received.unwrap_or(0);
+            format!(
+                "{} arrived at {}. {}",
+                number::of(received, "call"),
+                shown(&row.service),
+                difference(received.into(), &row.predicted)
+            )
+        }
+        None => format!(
+            "{} arrived at {}, as predicted, but not all else came out.",
+            number::of(bottom.received.unwrap_or(0), "call"),
+            shown(&bottom.service)
+        ),
+    }
+}
+
+fn agrees(predicted: &Predicted, received: u64) -> bool {
+    let received = Count::Of(received.into());
+    predicted.min <= received && received <= predicted.max
+}
+
+/// "27 were predicted. That is 4 times as many."
+fn difference(received: u128, predicted: &Predicted) -> String {
+    let (least, most) = (predicted.min, predicted.max);
+    let expected = if least == most {
+        let were = if most == Count::Of(1) { "was" } else { "were" };
+        format!("{} {were} predicted.", number::count(most))
+    } else {
+        format!("{} to {} were predicted.", number::count(least), number::count(most))
+    };
+    let distance = match (least, most) {
+        (_, Count::Of(most)) if received > most => {
+            if least == Count::Of(most) && most > 0 && received % most == 0 {
+                let times = received / most;
+                format!(
+                    " That is {} as many.",
+                    if times == 2 {
+                        "twice".to_owned()
+                    } else {
+                        times_of(times)
+                    }
+                )
+            } else {
+                format!(" That is {} too many.", number::whole(received - most))
+            }
+        }
+        (Count::Of(least), _) if received < least => format!(" That is {} too few.", number::whole(least - received)),
+        _ => String::new(),
+    };
+    expected + &distance
+}
+
+fn times_of(times: u128) -> String {
+    format!("{} times", number::whole(times))
+}
+
+fn no_verdict(report: &Report) -> String {
+    if let Some(text) = missing_spans(report) {
+        return format!("No verdict. {text}");
+    }
+    let why = report
+        .reasons
+        .first()
+        .map_or_else(|| "The evidence is not whole.".to_owned(), |why| sentence(&why.text));
+    format!("No verdict. {why}")
+}
+
+/// The sentence for spans that never came, if that is the first reason.
+fn missing_spans(report: &Report) -> Option<String> {
+    if report.reasons.first()?.kind != "missing_spans" {
+        return None;
+    }
+    report.services.iter().rev().find_map(|row| {
+        let (received, traced) = (row.received?, row.traced?);
+        let missing = received.checked_sub(traced).filter(|missing| *missing > 0)?;
+        let name = shown(&row.service);
+        Some(format!(
+            "{} of {name}'s {} never came; the ledger counted {}.",
+            number::whole(missing),
+            number::of(received, "span"),
+            number::of(received, "call")
+        ))
+    })
+}
+
+/// What a link that parts prediction and count does, in a sentence.
+fn layer(link: &Link) -> String {
+    let (from, to) = (shown(&link.from), shown(&link.to));
+    match link.factor {
+        Some(factor) if factor > 1.0 && factor.fract() == 0.0 => format!(
+            "Something between {from} and {to} makes {} calls out of 1, and no configuration declares it.",
+            number::factor(factor)
+        ),
+        Some(factor) if factor > 1.0 => format!(
+            "Something between {from} and {to} makes {} calls out of 1 on average, and no configuration declares it.",
+            number::factor(factor)
+        ),
+        _ => format!("Calls that {from} sent never arrived at {to}, and no fault asks for that."),
+    }
+}
+
+/// The chain with what is declared, what is hidden, and what arrived.
+fn chain(report: &Report) -> Vec<String> {
+    let declared = picture::declared(&report.chain);
+    let attempts = |caller: &str| {
+        declared
+            .iter()
+            .find(|(name, _)| name == caller)
+            .map_or(1, |(_, attempts)| *attempts)
+    };
+    let arrows: Vec<String> = report
+        .links
+        .iter()
+        .map(|link| {
+            let hidden = link
+                .factor
+                .filter(|factor| *factor > 1.0 && evidence::is_here(report, link));
+            picture::arrow(attempts(&link.from), hidden.map(number::factor).as_deref())
+        })
+        .collect();
+    let client = report.links.first().map_or("client", |link| link.from.as_str());
+    let mut nodes = vec![Node {
+        name: client.to_owned(),
+        under: String::new(),
+    }];
+    nodes.extend(report.services.iter().map(|row| Node {
+        name: row.service.clone(),
+        under: picture::under(row.received),
+    }));
+    picture::chain(&nodes, &arrows)
+}
+
+fn requests(screen: &mut Screen, report: &Report) {
+    screen.lines(words::labelled("requests", &outcome(&report.operations)));
+    // `limit` is every retry loop that ran to its end, and no news.
+    for link in &report.links {
+        let refused: Vec<String> = link
+            .not_retried
+            .iter()
+            .filter(|(reason, _)| *reason != "limit")
+            .map(|(reason, calls)| format!("{} by {}", number::whole(*calls), shown(reason)))
+            .collect();
+        if !refused.is_empty() {
+            let text = format!("{} > {}: {}", shown(&link.from), shown(&link.to), refused.join(", "));
+            screen.lines(words::labelled("not retried", &text));
+        }
+        if let Some(errors) = link.transport_errors.filter(|errors| *errors > 0) {
+            let text = format!(
+                "{} > {}: {}",
+                shown(&link.from),
+                shown(&link.to),
+                number::of(errors, "failure")
+            );
+            screen.lines(words::labelled("transport", &format!("{text} that no fault asked for")));
+        }
+    }
+    for row in &report.services {
+        let counted: Vec<String> = [
+            (row.late, "late"),
+            (row.dropped, "left by the caller"),
+            (row.expired, "ended by the deadline"),
+            (row.in_flight, "never finished"),
+        ]
+        .into_iter()
+        .filter_map(|(count, what)| {
+            count
+                .filter(|count| *count > 0)
+                .map(|count| format!("{} {what}", number::whole(count)))
+        })
+        .collect();
+        if !counted.is_empty() {
+            screen.lines(words::labelled(
+                "arrivals",
+                &format!("{}: {}", shown(&row.service), counted.join(", ")),
+            ));
+        }
+    }
+    if !report.receipts_sample.complete && report.receipts_sample.of > 0 {
+        let Operations { requested, .. } = report.operations;
+        let of = number::of(report.receipts_sample.of.max(requested), "request");
+        let text = format!("a sample: {} of {of}", number::whole(report.receipts_sample.operations));
+        screen.lines(words::labelled("receipts", &text));
+    }
+}
+
+/// "2 OK, 1 failed: UNAVAILABLE".
+pub(super) fn outcome(requests: &Operations) -> String {
+    let mut parts = Vec::new();
+    if requests.ok > 0 || requests.failed == 0 {
+        parts.push(format!("{} OK", number::whole(requests.ok)));
+    }
+    if requests.failed > 0 {
+        let one = requests.by_code.len() == 1;
+        let codes: Vec<String> = requests
+            .by_code
+            .iter()
+            .map(|(code, count)| {
+                if one {
+                    shown(code)
+                } else {
+                    format!("{} {}", number::whole(*count), shown(code))
+                }
+            })
+            .collect();
+        let codes = if codes.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", codes.join(", "))
+        };
+        parts.push(format!("{} failed{codes}", number::whole(requests.failed)));
+    }
+    for (count, what) in [
+        (requests.unfinished, "without an end"),
+        (requests.not_sent, "never sent"),
+        (requests.mixed, "judged by nobody, a switch fell into them"),
+    ] {
+        if count > 0 {
+            parts.push(format!("{} {what}", number::whole(count)));
+        }
+    }
+    parts.join(", ")
+}
+
+/// Why there is no verdict, or how it is known that something is wrong.
+fn why(screen: &mut Screen, report: &Report) {
+    let label = match report.verdict {
+        Verdict::AsPredicted => return,
+        Verdict::NotAsPredicted => "How we know",
+        Verdict::Incomplete => "Why",
+    };
+    // A reason that is the headline already is not said twice.
+    let said = usize::from(report.verdict == Verdict::Incomplete && missing_spans(report).is_none());
+    for (place, reason) in report.reasons.iter().skip(said).enumerate() {
+        screen.lines(words::labelled(
+            if place == 0 { label } else { "" },
+            &sentence(&reason.text),
+        ));
+    }
+    if report.verdict == Verdict::Incomplete {
+        screen.lines(words::labelled("What holds", &what_holds(report)));
+    }
+}
+
+fn what_holds(report: &Report) -> String {
+    let unread: Vec<String> = report
+        .services
+        .iter()
+        .filter(|row| row.received.is_none())
+        .map(|row| shown(&row.service))
+        .collect();
+    let parted: Vec<String> = report
+        .services
+        .iter()
+        .filter(|row| row.received.is_some_and(|received| !agrees(&row.predicted, received)))
+        .map(|row| shown(&row.service))
+        .collect();
+    let mut text = match (parted.is_empty(), unread.is_empty()) {
+        (true, true) => "received agrees with the prediction.".to_owned(),
+        (true, false) => format!(
+            "received agrees with the prediction, but is unknown at {}.",
+            unread.join(", ")
+        ),
+        (false, _) => format!("received does not agree with the prediction at {}.", parted.join(", ")),
+    };
+    let confirmed = report
+        .services
+        .iter()
+        .all(|row| row.traced.is_some() && row.traced == row.received);
+    text.push_str(if confirmed {
+        " Traced says the same."
+    } else {
+        " Traced cannot confirm it."
+    });
+    text
+}
+
+fn look_for(screen: &mut Screen, link: &Link) {
+    let text = format!(
+        "a sidecar or gateway on that link, an SDK with retries of its own under {}'s loop, a load balancer that \
+         replays.",
+        shown(&link.from)
+    );
+    screen.lines(words::labelled("Look for", &text));
+}
+
+fn expectations(screen: &mut Screen, report: &Report, style: Style) {
+    for expected in &report.expected {
+        let text = if expected.text.trim().is_empty() {
+            &expected.expression
+        } else {
+            &expected.text
+        };
+        let mut lines = words::labelled(if expected.met { "expected" } else { "NOT EXPECTED" }, &sentence(text));
+        if let (false, Some(first)) = (expected.met, lines.first_mut()) {
+            *first = first.replacen("NOT EXPECTED", &style.warning("NOT EXPECTED"), 1);
+        }
+        screen.lines(lines);
+    }
+}
+
+fn repeat(screen: &mut Screen, report: &Report, program: &str) {
+    let mut lines = command::wrapped(&format!("{:<LABEL$}", "repeat it"), program, &report.command);
+    end_with_exit(&mut lines, report.exit_code());
+    screen.lines(lines);
+}
+
+/// Puts the exit code behind the last line, or below it.
+pub(super) fn end_with_exit(lines: &mut Vec<String>, code: u8) {
+    let exit = format!("exit {code}");
+    match lines.last_mut() {
+        Some(last) if last.len() + 3 <= EXIT => *last = format!("{last:<EXIT$}{exit}"),
+        _ => lines.push(format!("{:EXIT$}{exit}", "")),
+    }
+}

@@ -1,0 +1,583 @@
+//! Whole screens, as they must come out.
+
+use super::*;
+use crate::{
+    render::samples,
+    report::{Comparison, Count, Expected, PredictionKind, Reason, Verdict},
+};
+use serde_json::json;
+
+const PROGRAM: &str = "target/release/harness";
+
+fn screen_of(report: &crate::report::Report) -> String {
+    run(report, "harness", Style::Plain)
+}
+
+#[test]
+fn the_headline_run() {
+    assert_eq!(
+        screen_of(&samples::headline()),
+        "\
+27 calls arrived at inventory for 1 request, as predicted.
+
+frontend     x                                        1
+checkout     xxx                                      3
+pricing      xxx xxx xxx                              9
+inventory    xxx xxx xxx  xxx xxx xxx  xxx xxx xxx   27
+
+             predicted     received      traced
+             1 3 9 27      1 3 9 27      1 3 9 27      AS PREDICTED
+
+requests      1 failed: UNAVAILABLE
+repeat it     harness run --seed 27                                     exit 0
+"
+    );
+}
+
+#[test]
+fn a_fault_that_passes() {
+    assert_eq!(
+        screen_of(&samples::transient()),
+        "\
+3 calls arrived at inventory for 1 request, and the third was answered.
+
+frontend     o      1
+checkout     o      1
+pricing      o      1
+inventory    xxo    3
+
+             predicted     received      traced
+             1 1 1 3       1 1 1 3       1 1 1 3       AS PREDICTED
+
+requests      1 OK
+repeat it     harness run --fault fail:first=2 --seed 27                exit 0
+"
+    );
+}
+
+#[test]
+fn a_thousand_requests() {
+    assert_eq!(
+        screen_of(&samples::thousand()),
+        "\
+27,000 calls arrived at inventory for 1,000 requests, as predicted.
+
+frontend     ##                                                    1,000
+checkout     ######                                                3,000
+pricing      #################                                     9,000
+inventory    ##################################################   27,000
+
+                predicted    received      traced
+frontend            1,000       1,000       1,000
+checkout            3,000       3,000       3,000
+pricing             9,000       9,000       9,000
+inventory          27,000      27,000      27,000
+                                                       AS PREDICTED
+
+requests      1,000 failed: UNAVAILABLE
+receipts      a sample: 1 of 1,000 requests
+repeat it     harness run --requests 1000 --concurrency 50 --seed 27    exit 0
+"
+    );
+}
+
+#[test]
+fn a_closed_port() {
+    assert_eq!(
+        screen_of(&samples::refused()),
+        "\
+27 calls were sent to inventory for 1 request, and none arrived, as predicted.
+
+frontend     x                          1
+checkout     xxx                        3
+pricing      xxx xxx xxx                9
+inventory    (27 sent, none arrived)    0
+
+link                        sent   received   factor
+  client   > frontend          1          1        1
+  frontend > checkout          3          3        1
+  checkout > pricing           9          9        1
+  pricing  > inventory        27          0        0
+
+             predicted     received      traced
+             1 3 9 0       1 3 9 0       1 3 9 0       AS PREDICTED
+
+requests      1 failed: UNAVAILABLE
+repeat it     harness run --fault refuse --seed 27                      exit 0
+"
+    );
+}
+
+#[test]
+fn a_hidden_layer() {
+    assert_eq!(
+        screen_of(&samples::hidden()),
+        "\
+108 calls arrived at inventory. 27 were predicted. That is 4 times as many.
+
+Something between pricing and inventory makes 4 calls out of 1, and no
+configuration declares it.
+
+client ---> frontend ==x3==> checkout ==x3==> pricing ==x3==?x4==> inventory
+               1                3                9                    108
+
+link                        sent   received   factor
+  client   > frontend          1          1        1
+  frontend > checkout          3          3        1
+  checkout > pricing           9          9        1
+  pricing  > inventory        27        108        4   <-- here
+
+             predicted     received      traced
+             1 3 9 27      1 3 9 108     1 3 9 108     NOT AS PREDICTED
+
+requests      1 failed: UNAVAILABLE
+How we know   pricing sent 27 attempts, by its own count and by 27 spans.
+              inventory received each of these 27 exactly 4 times, under the
+              same attempt path and the same parent span.
+Look for      a sidecar or gateway on that link, an SDK with retries of its own
+              under pricing's loop, a load balancer that replays.
+repeat it     harness run hidden-layer --seed 27                        exit 1
+"
+    );
+}
+
+#[test]
+fn no_verdict_without_the_spans() {
+    assert_eq!(
+        screen_of(&samples::incomplete()),
+        "\
+No verdict. 3 of inventory's 27 spans never came; the ledger counted 27 calls.
+
+             predicted     received      traced
+             1 3 9 27      1 3 9 27      1 3 9 24      INCOMPLETE
+
+requests      1 failed: UNAVAILABLE
+Why           inventory made 27 spans and exported 24; its queue held 24.
+What holds    received agrees with the prediction. Traced cannot confirm it.
+repeat it     harness run per-hop --seed 27                             exit 3
+"
+    );
+}
+
+#[test]
+fn another_reason_for_no_verdict_is_the_headline_and_said_once() {
+    let mut report = samples::incomplete();
+    report.services[3].received = None;
+    report.services[3].traced = None;
+    report.reasons = vec![Reason {
+        kind: "dead_process".to_owned(),
+        text: "inventory died: killed by signal 9".to_owned(),
+    }];
+    let text = screen_of(&report);
+    assert!(
+        text.starts_with("No verdict. inventory died: killed by signal 9.\n\n"),
+        "{text}"
+    );
+    assert_eq!(text.matches("signal 9").count(), 1, "{text}");
+    assert!(
+        text.contains("1 3 9 27      1 3 9 -       1 3 9 -       INCOMPLETE"),
+        "{text}"
+    );
+    assert!(text.contains("unknown at inventory"), "{text}");
+}
+
+#[test]
+fn two_services_and_names_of_forty_columns() {
+    assert_eq!(
+        screen_of(&samples::two_services()),
+        "\
+3 calls arrived at db for 1 request, as predicted.
+
+web          x      1
+db           xxx    3
+
+             predicted     received      traced
+             1 3           1 3           1 3           AS PREDICTED
+
+requests      1 failed: UNAVAILABLE
+repeat it     harness run 'web x3 > db down' --seed 27                  exit 0
+"
+    );
+    assert!(screen_of(&samples::long_names()).contains(&format!("\n{}              1 ", "a".repeat(40))));
+}
+
+#[test]
+fn fewer_more_and_one() {
+    let mut report = samples::headline();
+    report.verdict = Verdict::NotAsPredicted;
+    let mut first = |received: u64, predicted: u64| {
+        report.services[3].received = Some(received);
+        report.services[3].predicted = samples::exact(predicted);
+        screen_of(&report).lines().next().unwrap().to_owned()
+    };
+    assert_eq!(
+        first(9, 27),
+        "9 calls arrived at inventory. 27 were predicted. That is 18 too few."
+    );
+    assert_eq!(
+        first(30, 27),
+        "30 calls arrived at inventory. 27 were predicted. That is 3 too many."
+    );
+    assert_eq!(
+        first(2, 1),
+        "2 calls arrived at inventory. 1 was predicted. That is twice as many."
+    );
+    assert_eq!(
+        first(1, 3),
+        "1 call arrived at inventory. 3 were predicted. That is 2 too few."
+    );
+    assert_eq!(
+        first(27, 27),
+        "27 calls arrived at inventory, as predicted, but not all else came out."
+    );
+    report.services[3].predicted.min = Count::Of(3);
+    report.services[3].predicted.max = Count::Of(9);
+    let text = screen_of(&report);
+    assert!(
+        text.starts_with("27 calls arrived at inventory. 3 to 9 were predicted. That is 18 too many."),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_missed_expectation_ends_with_1_and_its_sentence() {
+    let mut report = samples::headline();
+    report.expected = vec![Expected {
+        expression: "12".to_owned(),
+        met: false,
+        text: "You expected 12. 27 were predicted and 27 arrived.".to_owned(),
+    }];
+    let text = screen_of(&report);
+    assert!(
+        text.contains("\nNOT EXPECTED  You expected 12. 27 were predicted and 27 arrived.\n"),
+        "{text}"
+    );
+    assert!(text.ends_with("exit 1\n"), "{text}");
+}
+
+#[test]
+fn refusals_to_retry_show_when_they_tell_something() {
+    let mut report = samples::headline();
+    report.links[3].not_retried.insert("budget".to_owned(), 12);
+    report.services[3].late = Some(2);
+    report.links[2].transport_errors = Some(1);
+    let text = screen_of(&report);
+    assert!(
+        text.contains("\nnot retried   pricing > inventory: 12 by budget\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\ntransport     checkout > pricing: 1 failure that no fault asked for\n"),
+        "{text}"
+    );
+    assert!(text.contains("\narrivals      inventory: 2 late\n"), "{text}");
+}
+
+#[test]
+fn the_headline_comparison() {
+    assert_eq!(
+        demo(&samples::comparison(), PROGRAM, Style::Plain),
+        "\
+27 calls arrived at inventory for 1 request. If only frontend retries: 3.
+
+inventory answers UNAVAILABLE. A caller that retries makes 3 attempts, the first
+try and 2 retries. Every x below is a call that arrived, and failed.
+
+             every hop retries                            only frontend retries
+frontend     x                                        1   x                   1
+checkout     xxx                                      3   xxx                 3
+pricing      xxx xxx xxx                              9   xxx                 3
+inventory    xxx xxx xxx  xxx xxx xxx  xxx xxx xxx   27   xxx                 3
+
+             predicted     received      traced
+every hop    1 3 9 27      1 3 9 27      1 3 9 27      AS PREDICTED
+one owner    1 3 3 3       1 3 3 3       1 3 3 3       AS PREDICTED
+
+Neither saves this request, inventory stays down. They differ in the load.
+
+next    target/release/harness predict 'web x3 > api x3 > db down'   your chain
+        target/release/harness run --fault fail:first=2   it recovers on try 3
+        target/release/harness scenarios   all built-in ones
+"
+    );
+}
+
+#[test]
+fn a_demo_without_a_verdict_says_so_first() {
+    let both = Comparison {
+        runs: vec![samples::headline(), samples::incomplete()],
+        ..samples::comparison()
+    };
+    let text = demo(&both, PROGRAM, Style::Plain);
+    assert!(
+        text.starts_with("No verdict. 3 of inventory's 27 spans never came;"),
+        "{text}"
+    );
+    assert!(
+        text.contains("INCOMPLETE") && text.contains("its queue held 24."),
+        "{text}"
+    );
+    assert!(!text.contains("Neither"), "{text}");
+}
+
+#[test]
+fn runs_side_by_side() {
+    assert_eq!(
+        comparison(&samples::comparison(), "harness", Style::Plain),
+        "\
+27 and 3 calls arrived at inventory for 1 request.
+
+1   per-hop: client > frontend x3 > checkout x3 > pricing x3 > inventory down
+2   single-owner: client > frontend x3 > checkout > pricing > inventory down
+
+run                     predicted   received     traced  difference  per request
+1   inventory                  27         27         27                       27
+    all services               40         40         40
+    requests: 1 failed: UNAVAILABLE                                 AS PREDICTED
+2   inventory                   3          3          3         -24            3
+    all services               10         10         10
+    requests: 1 failed: UNAVAILABLE                                 AS PREDICTED
+
+repeat it     harness run --seed 27
+              harness run --owner frontend --seed 27                    exit 0
+"
+    );
+    let runs = vec![
+        samples::headline(),
+        samples::hidden(),
+        samples::incomplete(),
+        samples::thousand(),
+    ];
+    let text = comparison(
+        &Comparison {
+            runs,
+            ..samples::comparison()
+        },
+        "harness",
+        Style::Plain,
+    );
+    assert!(
+        text.starts_with("No verdict on run 3. 27, 108, 27 and 27,000 calls arrived at inventory."),
+        "{text}"
+    );
+    assert!(
+        text.contains("+81") && text.contains("+26,973") && text.ends_with("exit 3\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_arithmetic_of_the_headline() {
+    assert_eq!(
+        prediction(&samples::prediction(), "harness", Style::Plain),
+        "\
+27 calls will arrive at inventory for 1 request if it stays down.  3 x 3 x 3
+
+client ---> frontend ==x3==> checkout ==x3==> pricing ==x3==> inventory
+               1                3                9               27
+
+What to change, biggest cut first   at inventory   you edit
+  retry at frontend only                       3   2 services
+  2 attempts at every hop                      8   3 services
+The biggest cut gives up: retries of failures that only checkout or pricing see.
+
+Exact for a service that is down.
+
+run it    harness run --seed 27
+repeat    harness predict --seed 27
+"
+    );
+}
+
+#[test]
+fn the_arithmetic_in_the_right_words() {
+    let first = |sums: &crate::report::Prediction| {
+        prediction(sums, "harness", Style::Plain)
+            .lines()
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    let mut sums = samples::prediction();
+    sums.chain = "client > frontend > checkout > pricing x3 > inventory fail:first=2".to_owned();
+    sums.services[3].predicted = samples::exact(3);
+    (sums.bottom.mean, sums.bottom.still_fails, sums.formula) = (Some(3.0), Some(0.0), "3".to_owned());
+    assert_eq!(
+        first(&sums),
+        "3 calls will arrive at inventory for 1 request, and the third will be answered."
+    );
+
+    sums.chain = "frontend > checkout > pricing > inventory".to_owned();
+    sums.services[3].predicted = samples::exact(1);
+    assert_eq!(
+        first(&sums),
+        "1 call will arrive at inventory for 1 request if nothing fails."
+    );
+
+    sums.chain = "frontend > checkout > pricing > inventory refuse".to_owned();
+    sums.services[3].predicted = samples::exact(0);
+    assert_eq!(
+        first(&sums),
+        "0 calls will arrive at inventory for 1 request, its port is closed."
+    );
+
+    sums.scenario = json!({"services": {"pricing": {"fault": "fail:p=0.1"}}});
+    assert_eq!(
+        first(&sums),
+        "0 calls will arrive at inventory for 1 request with the faults as set."
+    );
+}
+
+#[test]
+fn the_arithmetic_of_chance() {
+    let mut sums = samples::prediction();
+    sums.chain = "frontend x3 > checkout x3 > pricing x3 > inventory fail:p=0.5".to_owned();
+    for (row, mean) in sums.services.iter_mut().zip([1.0, 1.0001, 1.142, 2.0]) {
+        row.predicted.kind = PredictionKind::Statistical;
+        row.predicted.mean = Some(mean);
+        row.predicted.min = Count::Of(1);
+    }
+    (sums.bottom.mean, sums.bottom.sd, sums.bottom.still_fails) = (Some(2.0), Some(1.41), Some(7.5e-9));
+    sums.changes.clear();
+    sums.notes.clear();
+    assert_eq!(
+        prediction(&sums, "harness", Style::Plain),
+        "\
+2.00 calls on average will arrive at inventory for 1 request, 27 at most.
+  3 x 3 x 3
+
+client ---> frontend ==x3==> checkout ==x3==> pricing ==x3==> inventory
+              1.00             1.00            1.14             2.00
+Requests that still fail: 7.5e-9. One request strays from the average by 1.41
+(one standard deviation).
+
+run it    harness run --seed 27
+repeat    harness predict --seed 27
+"
+    );
+}
+
+#[test]
+fn the_arithmetic_with_proxies_and_many_requests() {
+    let mut sums = samples::prediction();
+    sums.tries_per_call = samples::SHOP[..3]
+        .iter()
+        .map(|name| samples::tries(name, 3, 3))
+        .collect();
+    for (row, count) in sums.services.iter_mut().zip([40, 360, 3240, 29_160]) {
+        row.predicted = samples::exact(count);
+    }
+    (sums.bottom.worst, sums.bottom.mean) = (Count::Of(729), Some(729.0));
+    sums.formula = "9 x 9 x 9".to_owned();
+    sums.scenario = json!({"load": {"requests": 40}});
+    let text = prediction(&sums, "harness", Style::Plain);
+    assert!(
+        text.starts_with(
+            "\
+729 calls will arrive at inventory for 1 request if it stays down. For 40
+requests: 29,160.
+  9 x 9 x 9
+
+client ---> frontend ==x9==> checkout ==x9==> pricing ==x9==> inventory
+               40              360             3,240           29,160
+The counts are those of 40 requests.
+Each call is tried 9 times: 3 in the code, each through 3 in the proxy.
+"
+        ),
+        "{text}"
+    );
+    assert!(!text.contains("run it"), "{text}");
+}
+
+/// Every screen of every sample.
+fn every_screen(program: &str, style: Style) -> Vec<String> {
+    let mut screens: Vec<String> = samples::reports()
+        .iter()
+        .map(|report| run(report, program, style))
+        .collect();
+    let reports = samples::reports();
+    for pair in reports.windows(2) {
+        let both = Comparison {
+            runs: pair.to_vec(),
+            ..samples::comparison()
+        };
+        screens.push(demo(&both, program, style));
+        screens.push(comparison(&both, program, style));
+    }
+    screens.push(comparison(
+        &Comparison {
+            runs: reports,
+            ..samples::comparison()
+        },
+        program,
+        style,
+    ));
+    let mut sums = samples::prediction();
+    screens.push(prediction(&sums, program, style));
+    let evil = "\u{1b}[2J::set-env \u{202e}\n::x";
+    for text in [evil.to_owned(), "y".repeat(40), "z".repeat(300)] {
+        for row in &mut sums.services {
+            row.service.clone_from(&text);
+            row.predicted.max = Count::Beyond;
+        }
+        sums.bottom.service.clone_from(&text);
+        sums.bottom.worst = Count::Beyond;
+        sums.chain = format!("{text} > {text} {text}");
+        sums.command = format!("predict '{text}'");
+        sums.formula = format!("{text} x {text}");
+        sums.notes = vec![text.clone()];
+        sums.tries_per_call = vec![samples::tries(&text, 100, 100)];
+        for change in &mut sums.changes {
+            (change.change, change.edits, change.gives_up) = (text.clone(), text.clone(), text.clone());
+            change.bottom = Count::Of(u128::MAX);
+        }
+        screens.push(prediction(&sums, program, style));
+        screens.push(scenarios(&[(text.clone(), text.clone())], program, style));
+        screens.push(error(&text, style));
+        screens.push(warning(&text, style));
+    }
+    screens
+}
+
+#[test]
+fn every_line_is_ascii_of_eighty_columns_and_no_command() {
+    for program in [
+        "harness",
+        PROGRAM,
+        "/a folder/with a very long name/and another one below/harness",
+    ] {
+        for screen in every_screen(program, Style::Plain) {
+            assert!(screen.ends_with('\n') && !screen.ends_with("\n\n"), "{screen}");
+            for line in screen.lines() {
+                assert!(line.len() <= 80, "{} columns: {line}\n{screen}", line.len());
+                assert!(
+                    line.chars().all(|letter| letter == ' ' || letter.is_ascii_graphic()),
+                    "{line:?}"
+                );
+                assert!(!line.trim_start().starts_with("::") && !line.contains("##["), "{line}");
+                assert_eq!(line, line.trim_end());
+            }
+        }
+    }
+}
+
+#[test]
+fn colours_change_no_letter() {
+    for (plain, coloured) in every_screen("harness", Style::Plain)
+        .iter()
+        .zip(every_screen("harness", Style::Coloured))
+    {
+        assert_eq!(&anstream::adapter::strip_str(&coloured).to_string(), plain);
+        assert!(coloured.contains('\u{1b}') || coloured == *plain);
+    }
+}
+
+#[test]
+fn the_words_of_the_code_stay_out() {
+    for report in samples::reports() {
+        let text = screen_of(&report).to_lowercase();
+        for word in ["operation", "generation", "amplification"] {
+            assert!(!text.contains(word), "{text}");
+        }
+    }
+}
