@@ -111,6 +111,10 @@ fn against_every_way(seed: u64, ask: Ask, chains: usize) {
         assert!((prediction.per_request.still_fails.unwrap() - fails / requests).abs() < 1e-9);
         let all = |way: &Counted| way.received.iter().sum::<u64>();
         if topology.load.requests == 1 {
+            assert_eq!(
+                prediction.per_request.mean,
+                prediction.services.last().unwrap().received.mean
+            );
             let worst = ways.iter().map(|(_, way)| Count::from(all(way))).max();
             assert_eq!(Some(prediction.per_request.arrivals_worst), worst, "{topology:#?}");
             assert_eq!(

@@ -5,7 +5,7 @@ mod support;
 
 use model::{Code, Count, Draws, Fail, Fault, Kind, Predicted, RetryOn, Topology, predict};
 use std::collections::BTreeMap;
-use support::{Ask, Counted, DOWN, Random, headline, random_topology};
+use support::{Ask, Counted, DOWN, Random, documented_share, headline, random_topology};
 
 /// A call under way: the attempts sent, and the failure that waits behind the work of its present arrival.
 struct Call {
@@ -15,6 +15,7 @@ struct Call {
 
 /// One request under way, by link from the top.
 struct Request {
+    number: u64,
     calls: Vec<Call>,
     arrivals: Vec<u64>,
 }
@@ -27,9 +28,10 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn begin(&mut self) -> Request {
+    fn begin(&mut self, number: u64) -> Request {
         self.counted.calls[0] += 1;
         Request {
+            number,
             calls: vec![Call {
                 attempts: 0,
                 behind_the_work: None,
@@ -53,7 +55,9 @@ impl Run<'_> {
                     request.arrivals[at]
                 };
                 let in_range = fail.first.is_none_or(|first| before < first);
-                let drawn = fail.p.is_none_or(|p| (self.random.below(1_000) as f64) < p * 1_000.0);
+                let path: Vec<u32> = request.calls.iter().map(|call| call.attempts).collect();
+                let share = documented_share(self.topology.load.seed, request.number, &path);
+                let drawn = fail.p.is_none_or(|p| share < p);
                 (in_range && drawn).then_some(fail)
             }
         };
@@ -130,14 +134,14 @@ fn interleave(topology: &Topology, random: &mut Random) -> Counted {
         arrivals: zeros,
     };
     let mut under_way: Vec<Request> = Vec::new();
-    let mut left = topology.load.requests;
+    let mut begun = 0;
     // Some runs prefer the oldest or the youngest request, which reaches the corners more often than fair turns.
     let manner = run.random.below(3);
     loop {
-        while left > 0 && (under_way.len() as u64) < topology.load.concurrency {
-            let request = run.begin();
+        while begun < topology.load.requests && (under_way.len() as u64) < topology.load.concurrency {
+            begun += 1;
+            let request = run.begin(begun);
             under_way.push(request);
-            left -= 1;
         }
         let any = usize::try_from(run.random.below((under_way.len() as u64).max(1))).unwrap();
         let chosen = match manner {
