@@ -72,14 +72,7 @@ impl Answer {
                 .filter(|_| alike)
                 .map(|bottom| one[bottom].variance.max(0.0).sqrt()),
             still_fails: failing(layout, mean),
-            ..worst(
-                chain,
-                &if alike {
-                    one.to_vec()
-                } else {
-                    crate::chance::extent_of_free_choice(chain)
-                },
-            )
+            ..worst(chain, one)
         };
         Self {
             layout: layout.clone(),

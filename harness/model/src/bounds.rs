@@ -102,16 +102,13 @@ mod hull {
             .map(|count| count.small().map(i128::from))
             .collect::<Option<_>>()?;
         let mirrored: Vec<i128> = points.iter().map(|point| -point).collect();
-        let largest = largest(&points, places.into(), requests.into())?;
-        let smallest = -largest_of_mirrored(&mirrored, places, requests)?;
+        let (places, requests) = (places.into(), requests.into());
+        let largest = largest(&points, places, requests)?;
+        let smallest = -self::largest(&mirrored, places, requests)?;
         Some((
             Count::Of(smallest.try_into().ok()?),
             Count::Of(largest.try_into().ok()?),
         ))
-    }
-
-    fn largest_of_mirrored(points: &[i128], places: u64, requests: u64) -> Option<i128> {
-        largest(points, places.into(), requests.into())
     }
 
     /// The upper hull at `places / requests`, times `requests`, rounded down.

@@ -107,7 +107,7 @@ impl Chain {
             .map(|(caller, service)| Hop {
                 attempts: caller.attempts.max(1),
                 retry_on: caller.retry_on.clone(),
-                trouble: Trouble::new(service.fault),
+                trouble: Trouble::new(service.fault, load.requests),
                 on_failure: service.on_failure,
             })
             .collect();
@@ -189,8 +189,9 @@ impl Hop {
 }
 
 impl Trouble {
-    /// Drops what cannot act: `first=0`, a chance of 0, and a chance that is no number (no draw is below it).
-    fn new(fault: Fault) -> Self {
+    /// Drops what cannot act: `first=0`, a chance of 0, and a chance that is no number (no draw is below it). To a single
+    /// request the process is the request.
+    fn new(fault: Fault, requests: u64) -> Self {
         let fail = match fault {
             Fault::None => return Self::None,
             Fault::Refuse => return Self::Refuse,
@@ -199,7 +200,7 @@ impl Trouble {
         let first = match fail.first {
             None => First::Every,
             Some(0) => return Self::None,
-            Some(first) if fail.per_process => First::OfProcess(first),
+            Some(first) if fail.per_process && requests > 1 => First::OfProcess(first),
             Some(first) => First::OfRequest(first),
         };
         let chance = match fail.p {

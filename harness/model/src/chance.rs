@@ -54,8 +54,8 @@ const MOST_STATES: u64 = 4_096;
 
 /// The moments of a run's counts and of one request's; `None` if there are too many states.
 ///
-/// With `first` counting over the process, requests come one after another, and one request's moments are those of the
-/// first request.
+/// With `first` counting over the process, requests come one after another. One request's smallest and largest counts are
+/// then those of any request, its mean and variance those of the first.
 pub(crate) fn run(chain: &Chain) -> Option<(Vec<Moment>, Vec<Moment>)> {
     let mut recursion = Recursion::new(chain);
     let fresh = recursion.fresh.clone();
@@ -65,7 +65,7 @@ pub(crate) fn run(chain: &Chain) -> Option<(Vec<Moment>, Vec<Moment>)> {
     if states > MOST_STATES {
         return None;
     }
-    let one = whole(recursion.request(&fresh)?);
+    let mut one = whole(recursion.request(&fresh)?);
     if chain.process_counters().is_empty() {
         let total = one.moments.iter().map(|moment| moment.times(chain.requests)).collect();
         return Some((total, one.moments));
@@ -79,6 +79,10 @@ pub(crate) fn run(chain: &Chain) -> Option<(Vec<Moment>, Vec<Moment>)> {
         for (state, before) in alive {
             for (end, spread) in recursion.request(&state)? {
                 recursion.count_step()?;
+                for (one, moment) in one.moments.iter_mut().zip(&spread.moments) {
+                    one.min = one.min.min(moment.min);
+                    one.max = one.max.max(moment.max);
+                }
                 let spread = Spread {
                     chance: spread.chance,
                     moments: repeated(&spread.moments, times),

@@ -49,7 +49,9 @@ pub struct Judgement {
 /// otherwise attempts sent in between would look like attempts that nobody sent.
 pub fn judge(prediction: &Prediction, observation: &Observation) -> Judgement {
     let holes = holes(prediction, observation);
-    let undisturbed = !observation.disturbances.iter().any(Disturbance::may_cause_retries);
+    // More requests than planned explain more arrivals than predicted.
+    let undisturbed = observation.requests_sent <= prediction.requests
+        && !observation.disturbances.iter().any(Disturbance::may_cause_retries);
     let mut contradictions = multiplied_links(observation);
     if undisturbed {
         contradictions.extend(surpluses(prediction, observation));

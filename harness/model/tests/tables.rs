@@ -185,25 +185,29 @@ fn what_no_number_holds_is_beyond() {
     );
     assert_eq!(formula(&topology).split(" x ").count(), 26);
 
-    for p in [None, Some(0.999)] {
-        for concurrency in [1, 100] {
-            topology.services[25].fault = Fault::Fail(Fail {
-                p,
-                first: Some(u64::MAX),
-                per_process: true,
-                ..DOWN
-            });
-            topology.services[3].fault = Fault::Fail(Fail {
-                p,
-                first: Some(u64::MAX),
-                ..DOWN
-            });
-            topology.load.concurrency = concurrency;
-            let prediction = predict(&topology, Draws::Forecast);
-            assert!(prediction.services[25].received.max > Count::Of(u128::from(u64::MAX)) || p.is_none());
-            let _ = (changes(&topology), formula(&topology));
-        }
+    let mut topology = with_bottom(&[100; 20], Fault::None);
+    topology.load.requests = u64::MAX;
+    for (p, concurrency) in [(None, 1), (None, 100), (Some(0.999), 1), (Some(0.999), 100)] {
+        topology.services[19].fault = Fault::Fail(Fail {
+            p,
+            first: Some(u64::MAX),
+            per_process: true,
+            ..DOWN
+        });
+        topology.services[3].fault = Fault::Fail(Fail {
+            p,
+            first: Some(u64::MAX),
+            ..DOWN
+        });
+        topology.load.concurrency = concurrency;
+        let prediction = predict(&topology, Draws::Replay);
+        assert!(prediction.services[19].received.max >= prediction.services[19].received.min);
+        assert_eq!(
+            prediction.services[0].received.max,
+            Count::Of(100 * u128::from(u64::MAX))
+        );
     }
+    let _ = (changes(&topology), formula(&topology));
 }
 
 #[test]

@@ -299,6 +299,18 @@ fn another_outcome_is_not_as_predicted() {
     assert_eq!(judge(&prediction, &observation).verdict, Verdict::NotAsPredicted);
 }
 
+#[test]
+fn more_requests_than_planned_leave_no_verdict() {
+    let mut topology = headline(Fault::Fail(DOWN));
+    let (prediction, _) = down();
+    topology.load.requests = 2;
+    let judgement = judge(&prediction, &whole(&topology, &walk_with_documented_draws(&topology)));
+    assert_eq!(
+        (judgement.verdict, kinds(&judgement)),
+        (Verdict::Incomplete, vec!["requests_sent"])
+    );
+}
+
 /// One field of an observation made different, whichever it is.
 fn damage(observation: &mut Observation, random: &mut Random) {
     let row = usize::try_from(random.below(observation.services.len() as u64)).unwrap();
