@@ -94,7 +94,6 @@ impl Collector {
             tokio::net::TcpListener::from_std(listener).map_err(CollectorError::Listen)?
         };
         let forwarder = forward
-            .as_ref()
             .map(Forwarder::start)
             .transpose()
             .map_err(CollectorError::Start)?;

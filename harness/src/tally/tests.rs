@@ -3,7 +3,7 @@
 use super::*;
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, KeyValue, any_value::Value},
-    trace::v1::{ResourceSpans, ScopeSpans},
+    trace::v1::{ResourceSpans, ScopeSpans, span::SpanKind},
 };
 use rand::{SeedableRng, rngs::StdRng, seq::SliceRandom};
 
