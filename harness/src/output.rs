@@ -149,9 +149,9 @@ fn new_name(path: PathBuf) -> io::Result<Place> {
     match fs::metadata(&parent) {
         Ok(found) if found.is_dir() && path.file_name().is_some() => Ok(Place::Beside(path)),
         Ok(found) if found.is_dir() => Err(wrong("it names no file".to_owned())),
-        Ok(_) => Err(wrong(format!("{parent:?} is not a folder"))),
+        Ok(_) => Err(wrong(format!("{} is not a folder", parent.display()))),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(wrong(format!("the folder {parent:?} does not exist")))
+            Err(wrong(format!("the folder {} does not exist", parent.display())))
         }
         Err(error) => Err(error),
     }

@@ -1,5 +1,5 @@
-//! The report, version 1: the only type that leaves the harness as data. `schema/report-v1.schema.json` says the same in
-//! JSON Schema, and a test holds one against the other.
+//! The report, version 1: the only type that leaves the harness as data. `schema/report-v1.schema.json` says the same
+//! in JSON Schema, and a test holds one against the other.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -23,8 +23,8 @@ fn pretty(value: &impl Serialize) -> Vec<u8> {
     let text = serde_json::to_string_pretty(value).expect("the report types have string keys and no failing parts");
     let mut out = String::with_capacity(text.len() + 1);
     for letter in text.chars() {
-        // serde_json escapes what is below a blank; the rest of what steers a terminal it writes raw. Outside of strings
-        // JSON is printable ASCII, so every one of these letters stands in a string, where an escape means the same.
+        // serde_json escapes what is below a blank; the rest of what steers a terminal it writes raw. Outside of
+        // strings JSON is printable ASCII, so each of these letters stands in a string, where an escape means the same.
         if steers(letter) {
             let _ = write!(out, "\\u{:04x}", u32::from(letter));
         } else {

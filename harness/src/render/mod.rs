@@ -1,7 +1,7 @@
 //! What people and programs get to read: a report becomes text or JSON here.
 //!
-//! [`text`] and [`json`] are pure; [`print`] and [`print_error`] are the only way to the terminal. Nothing in here counts
-//! or judges: a figure that a report does not hold is not shown.
+//! [`text`] and [`json`] are pure; [`print`] and [`print_error`] are the only way to the terminal. Nothing in here
+//! counts or judges: every figure is the report's own, or a difference or a sum of its figures.
 
 pub mod json;
 pub mod text;

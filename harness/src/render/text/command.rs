@@ -62,7 +62,7 @@ fn words(command: &str) -> Vec<Word> {
     let mut words = Vec::new();
     let mut letters = command.chars().peekable();
     loop {
-        while letters.next_if(|letter| letter.is_ascii_whitespace()).is_some() {}
+        while letters.next_if(char::is_ascii_whitespace).is_some() {}
         if letters.peek().is_none() {
             return words;
         }

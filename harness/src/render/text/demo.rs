@@ -7,6 +7,7 @@ use super::{
     words::{self, Screen, WIDTH, sentence, shown},
 };
 use crate::report::{Comparison, Report, Verdict};
+use std::fmt::Write as _;
 
 /// The headline comparison. The first run is the one in which every hop retries, the second the one with an owner.
 pub fn demo(comparison: &Comparison, program: &str, style: Style) -> String {
@@ -113,14 +114,15 @@ fn explanation(every: &Report, one: &Report) -> String {
         .max()
         .unwrap_or(1);
     if attempts > 1 {
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "A caller that retries makes {attempts} attempts, the first try and {}. ",
             if attempts == 2 {
                 "1 retry".to_owned()
             } else {
                 format!("{} retries", attempts - 1)
             }
-        ));
+        );
     }
     let all_failed = [every, one].iter().all(|report| {
         !report.receipts.is_empty()
@@ -174,11 +176,7 @@ fn sides(every: &Report, one: &Report, owner: &str) -> Vec<String> {
         );
         if let Some(row) = right.get(place) {
             let content = room.saturating_sub(row.count.len() + 1);
-            line.push_str(&format!(
-                "   {:<content$} {}",
-                fitting(&row.content, content),
-                row.count
-            ));
+            let _ = write!(line, "   {:<content$} {}", fitting(&row.content, content), row.count);
         }
         lines.push(line);
     }

@@ -179,14 +179,14 @@ pub(super) fn links(screen: &mut Screen, report: &Report, style: Style) {
         "link", "sent", "received", "factor"
     ));
     for (link, [left, middle, right]) in report.links.iter().zip(&figures) {
-        let (caller, callee) = (words::name(&link.from, from), words::name(&link.to, to));
+        let (left_name, right_name) = (words::name(&link.from, from), words::name(&link.to, to));
         let here = if is_here(report, link) {
             style.warning(HERE)
         } else {
             String::new()
         };
         screen.line(format!(
-            "  {caller:<from$} > {callee:<to$}{left:>sent$}{middle:>received$}{right:>factor$}{here}"
+            "  {left_name:<from$} > {right_name:<to$}{left:>sent$}{middle:>received$}{right:>factor$}{here}"
         ));
     }
 }

@@ -4,6 +4,8 @@
 //! to type next. Colour repeats what the letters say and nothing else. Foreign text passes [`words::shown`] or
 //! [`command::wrapped`].
 
+#[cfg(test)]
+mod arithmetic;
 mod command;
 mod comparison;
 mod demo;
@@ -177,7 +179,12 @@ run it        harness run per-hop
                 "scenario.toml:3: attempts is 0\n  attempts = 0\n             ^\nit must be 1 to 100",
                 Style::Plain
             ),
-            "error: scenario.toml:3: attempts is 0\n         attempts = 0\n                    ^\n       it must be 1 to 100\n"
+            "\
+error: scenario.toml:3: attempts is 0
+         attempts = 0
+                    ^
+       it must be 1 to 100
+"
         );
         let text = error(
             &format!("no item '\u{1b}[31m\n::set-env name=x::{}'", "y".repeat(100)),

@@ -93,7 +93,7 @@ pub(super) fn share(chance: f64) -> String {
         "0 %".to_owned()
     } else if chance < 0.0005 {
         scientific(chance, 1)
-    } else if chance < 1.0 && chance >= 0.9995 {
+    } else if (0.9995..1.0).contains(&chance) {
         "over 99.9 %".to_owned()
     } else {
         format!("{} %", trimmed(format!("{:.1}", chance * 100.0)))
@@ -105,19 +105,17 @@ pub(super) fn ordinal(place: u64) -> String {
     const WORDS: [&str; 10] = [
         "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
     ];
-    match place {
-        1..=10 => WORDS[usize::from(u8::try_from(place - 1).unwrap_or(0))].to_owned(),
-        _ => {
-            let ending = match (place % 100, place % 10) {
-                (11..=13, _) => "th",
-                (_, 1) => "st",
-                (_, 2) => "nd",
-                (_, 3) => "rd",
-                _ => "th",
-            };
-            format!("{}{ending}", whole(place))
-        }
+    if let 1..=10 = place {
+        return WORDS[usize::from(u8::try_from(place - 1).unwrap_or(0))].to_owned();
     }
+    let ending = match (place % 100, place % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{}{ending}", whole(place))
 }
 
 /// `1 call`, `27 calls`, `0 calls`.

@@ -9,6 +9,8 @@ use crate::report::{Count, Prediction, PredictionKind, ServiceKind, Tries};
 
 /// Services that a run can start.
 const RUNNABLE: usize = 4;
+/// Over the table of changes.
+const TITLE: &str = "What to change, biggest cut first";
 
 /// What will arrive, the chain with its factors, what to change, what the figures rest on.
 pub fn prediction(prediction: &Prediction, program: &str, style: Style) -> String {
@@ -278,7 +280,6 @@ fn changes(screen: &mut Screen, prediction: &Prediction) {
     if prediction.changes.is_empty() {
         return;
     }
-    const TITLE: &str = "What to change, biggest cut first";
     let at = format!("at {}", words::name(&prediction.bottom.service, 17));
     let left = prediction
         .changes

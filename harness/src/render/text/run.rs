@@ -124,7 +124,7 @@ fn difference(received: u128, predicted: &Predicted) -> String {
     };
     let distance = match (least, most) {
         (_, Count::Of(most)) if received > most => {
-            if least == Count::Of(most) && most > 0 && received % most == 0 {
+            if least == Count::Of(most) && most > 0 && received.is_multiple_of(most) {
                 let times = received / most;
                 format!(
                     " That is {} as many.",

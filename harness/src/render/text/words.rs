@@ -19,7 +19,7 @@ pub(super) fn shown(text: &str) -> String {
     while let Some(letter) = rest.next() {
         let command = match letter {
             // `::set-env` counts at the start of a line, blanks before it or not; `##[group]` anywhere.
-            ':' => before == ' ' && rest.peek() == Some(&':'),
+            ':' => matches!(before, ' ' | ':') && rest.peek() == Some(&':'),
             '#' => before == '#',
             _ => false,
         };
@@ -44,8 +44,8 @@ pub(super) fn name(text: &str, width: usize) -> String {
     format!("{}...{}", &text[..kept - tail], &text[text.len() - tail..])
 }
 
-/// Lines of at most [`WIDTH`] columns: the first begins with `first`, the others with as many blanks as `indent`. A word
-/// longer than a line is broken.
+/// Lines of at most [`WIDTH`] columns: the first begins with `first`, the others with as many blanks as `indent`. A
+/// word longer than a line is broken.
 pub(super) fn wrapped(first: &str, indent: usize, text: &str) -> Vec<String> {
     wrapped_at(WIDTH, first, indent, text)
 }
@@ -82,7 +82,7 @@ pub(super) fn wrapped_at(width: usize, first: &str, indent: usize, text: &str) -
 /// Where a word too long for its line may be broken: not where the rest would begin like a runner's command.
 fn breakable(word: &str, at_most: usize) -> usize {
     let mut at = at_most.min(word.len());
-    while at > 1 && !(word.is_char_boundary(at) && !word[at..].starts_with([':', '#'])) {
+    while at > 1 && (!word.is_char_boundary(at) || word[at..].starts_with([':', '#'])) {
         at -= 1;
     }
     at
