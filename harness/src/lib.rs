@@ -18,6 +18,7 @@
 pub mod chain_line;
 pub mod cli;
 pub mod collector;
+pub mod commands;
 pub mod evidence;
 pub mod expect;
 pub mod fleet;

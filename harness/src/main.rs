@@ -1,2 +1,26 @@
-//! x
-fn main() {}
+//! The program: flags to a command, the command to an exit code.
+
+use harness::{cli, commands, render};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| {
+        let text = format!(
+            "error: this is a defect of retryscope {}, please report it: {panic}\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        let _ = render::print_error(&text, anstream::ColorChoice::Auto);
+    }));
+    match cli::parse(std::env::args_os()) {
+        Ok(command) => commands::obey(command),
+        Err(said) => {
+            let text = format!("{}\n", said.text.trim_end());
+            let _ = if said.exit_code == 0 {
+                render::print(&text, anstream::ColorChoice::Auto)
+            } else {
+                render::print_error(&text, anstream::ColorChoice::Auto)
+            };
+            ExitCode::from(said.exit_code)
+        }
+    }
+}

@@ -4,6 +4,7 @@
 //! counts or judges: every figure is the report's own, or a difference or a sum of its figures.
 
 pub mod json;
+pub mod progress;
 pub mod text;
 
 use anstream::{AutoStream, ColorChoice};

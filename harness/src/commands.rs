@@ -1,0 +1,345 @@
+//! From a command to an exit code: each command is one function here.
+//!
+//! Exit codes: 0 measured and as predicted; 1 measured and not as predicted, or an expectation missed; 2 wrong usage or
+//! configuration; 3 could not measure, or the evidence is incomplete; 130 left at once on the second Ctrl-C.
+
+use crate::{
+    cli::{self, Command, Compare, Demo, JsonTarget, Output, Predict, Run, Side},
+    expect::Expectation,
+    fleet::this_program,
+    forward::Forward,
+    output::{self, Target},
+    predict::predict,
+    render::{
+        self, json,
+        progress::Progress,
+        text::{self, Style},
+    },
+    report::{COMPARISON_SCHEMA, Comparison, Report},
+    run::{self, Hooks, Options, Ran, RunError},
+    sanitize::sanitize,
+    scenario::{BUILT_IN, Role, Scenario},
+};
+use std::{
+    io::IsTerminal as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
+
+/// Wrong usage or configuration.
+const USAGE: u8 = 2;
+/// Nothing was measured, or not all of it.
+const NOT_MEASURED: u8 = 3;
+/// Left at once on a second signal: 128 + SIGINT.
+const LEFT_AT_ONCE: i32 = 130;
+/// Largest report that is read back, bytes.
+const MAX_REPORT: u64 = 256 * 1024 * 1024;
+
+/// Why a command ends early: a message for stderr and an exit code.
+struct Failure {
+    message: String,
+    exit_code: u8,
+}
+
+impl Failure {
+    fn usage(message: impl Into<String>) -> Self {
+        Self { message: message.into(), exit_code: USAGE }
+    }
+
+    fn not_measured(message: impl Into<String>) -> Self {
+        Self { message: message.into(), exit_code: NOT_MEASURED }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        let message = text::chain(&error);
+        if matches!(error, RunError::Refused(_)) { Self::usage(message) } else { Self::not_measured(message) }
+    }
+}
+
+/// Obeys a command.
+pub fn obey(command: Command) -> ExitCode {
+    let (output, obeyed) = match command {
+        Command::Service { name, .. } => return service(&name),
+        Command::Health { address } => return on_runtime(health(&address)),
+        Command::Scenarios => return scenarios(),
+        Command::Predict(command) => (command.output.clone(), predicted(&command)),
+        Command::Demo(command) => (command.output.clone(), on_runtime(demo(command))),
+        Command::Run(command) => (command.output.clone(), on_runtime(measured(command))),
+        Command::Compare(command) => (command.output.clone(), on_runtime(compared(command))),
+    };
+    match obeyed {
+        Ok(exit_code) => ExitCode::from(exit_code),
+        Err(failure) => {
+            complain(&failure.message, &output);
+            ExitCode::from(failure.exit_code)
+        }
+    }
+}
+
+/// A runtime of one thread: the load shares two cores with the services, and every thread more is a switch more.
+fn on_runtime<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a process can have one runtime").block_on(work)
+}
+
+fn service(name: &str) -> ExitCode {
+    match Role::ALL.into_iter().find(|role| role.name() == name) {
+        Some(Role::Frontend) => frontend::main(),
+        Some(Role::Checkout) => checkout::main(),
+        Some(Role::Pricing) => pricing::main(),
+        Some(Role::Inventory) => inventory::main(),
+        None => ExitCode::from(USAGE),
+    }
+}
+
+fn scenarios() -> ExitCode {
+    let known: Vec<_> = BUILT_IN.iter().map(|built_in| (built_in.name, built_in.about())).collect();
+    let program = cli::program_name(&std::env::args_os().next().unwrap_or_default());
+    let output = Output { json: None, color: cli::ColorChoice::Auto, program };
+    show(&text::scenarios(&known, &output.program, style(&output)), &output);
+    ExitCode::SUCCESS
+}
+
+/// 0 when the service serves, 1 when it does not: what a container's health check asks.
+async fn health(address: &str) -> ExitCode {
+    use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+    const ANSWER: std::time::Duration = std::time::Duration::from_secs(2);
+    let asked = async {
+        let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}")).map_err(|error| text::chain(&error))?;
+        let mut client = HealthClient::new(endpoint.connect().await.map_err(|error| text::chain(&error))?);
+        let answer = client.check(HealthCheckRequest::default()).await.map_err(|status| status.to_string())?;
+        Ok::<_, String>(answer.into_inner().status())
+    };
+    let said = match tokio::time::timeout(ANSWER, asked).await {
+        Ok(Ok(ServingStatus::Serving)) => return ExitCode::SUCCESS,
+        Ok(Ok(status)) => status.as_str_name().to_owned(),
+        Ok(Err(error)) => error,
+        Err(_) => format!("no answer within {} s", ANSWER.as_secs()),
+    };
+    let message = format!("{} is not healthy: {}", sanitize(address), sanitize(&said));
+    let _ = render::print_error(&text::error(&message, Style::Plain), anstream::ColorChoice::Auto);
+    ExitCode::from(1)
+}
+
+fn predicted(command: &Predict) -> Result<u8, Failure> {
+    let target = target(&command.output)?;
+    let prediction = predict(&command.scenario);
+    let shown = text::prediction(&prediction, &command.output.program, style(&command.output));
+    deliver(0, &shown, target.as_ref(), || json::prediction(&prediction), &command.output)
+}
+
+async fn measured(command: Run) -> Result<u8, Failure> {
+    let target = target(&command.output)?;
+    let mut runner = Runner::new(command.max_calls, command.otlp.as_deref(), &command.output)?;
+    let report = runner.run(&command.scenario, command.expectations).await?;
+    let shown = text::run(&report, &command.output.program, style(&command.output));
+    deliver(report.exit_code(), &shown, target.as_ref(), || json::report(&report), &command.output)
+}
+
+async fn demo(command: Demo) -> Result<u8, Failure> {
+    let target = target(&command.output)?;
+    let mut runner = Runner::new(crate::scenario::DEFAULT_MAX_CALLS, command.otlp.as_deref(), &command.output)?;
+    let mut runs = Vec::new();
+    for scenario in [&command.per_hop, &command.single_owner] {
+        runs.push(runner.run(scenario, Vec::new()).await?);
+        if runner.is_interrupted() {
+            break;
+        }
+    }
+    let comparison = Comparison { schema: COMPARISON_SCHEMA.to_owned(), runs };
+    let shown = match &comparison.runs[..] {
+        [_, _] => text::demo(&comparison, &command.output.program, style(&command.output)),
+        runs => each(runs, &command.output),
+    };
+    deliver(comparison.exit_code(), &shown, target.as_ref(), || json::comparison(&comparison), &command.output)
+}
+
+async fn compared(command: Compare) -> Result<u8, Failure> {
+    let target = target(&command.output)?;
+    // Files first: a report that cannot be read is known before anything runs.
+    let mut saved = Vec::new();
+    for side in &command.sides {
+        saved.push(match side {
+            Side::Saved(path) => Some(read_report(path)?),
+            Side::Scenario(_) => None,
+        });
+    }
+    let mut runner = Runner::new(command.max_calls, command.otlp.as_deref(), &command.output)?;
+    let mut runs = Vec::new();
+    for (side, saved) in command.sides.iter().zip(saved) {
+        match (side, saved) {
+            (_, Some(report)) => runs.push(report),
+            (Side::Scenario(scenario), None) if !runner.is_interrupted() => {
+                runs.push(runner.run(scenario, command.expectations.clone()).await?);
+            }
+            _ => {}
+        }
+    }
+    let comparison = Comparison { schema: COMPARISON_SCHEMA.to_owned(), runs };
+    let shown = if comparison.runs.len() > 1 {
+        text::comparison(&comparison, &command.output.program, style(&command.output))
+    } else {
+        each(&comparison.runs, &command.output)
+    };
+    deliver(comparison.exit_code(), &shown, target.as_ref(), || json::comparison(&comparison), &command.output)
+}
+
+/// The runs one after another, for a comparison that was cut short.
+fn each(runs: &[Report], output: &Output) -> String {
+    let shown: Vec<_> = runs.iter().map(|report| text::run(report, &output.program, style(output))).collect();
+    shown.join("\n")
+}
+
+fn read_report(path: &Path) -> Result<Report, Failure> {
+    let named = |what: String| Failure::usage(format!("{}: {what}", sanitize(&path.display().to_string())));
+    let length = std::fs::metadata(path).map_err(|error| named(error.to_string()))?.len();
+    if length > MAX_REPORT {
+        return Err(named(format!("larger than {MAX_REPORT} bytes: no report of this program")));
+    }
+    let bytes = std::fs::read(path).map_err(|error| named(error.to_string()))?;
+    let report: Report = serde_json::from_slice(&bytes)
+        .map_err(|error| named(format!("no report that `run --json` wrote ({})", sanitize(&error.to_string()))))?;
+    if report.schema == crate::report::SCHEMA {
+        Ok(report)
+    } else {
+        Err(named(format!("its schema is `{}`, `{}` is read here", sanitize(&report.schema), crate::report::SCHEMA)))
+    }
+}
+
+/// Runs scenarios one after another, under the same signals.
+struct Runner<'a> {
+    max_calls: u64,
+    forward: Option<Forward>,
+    interrupt: watch::Receiver<bool>,
+    output: &'a Output,
+}
+
+impl<'a> Runner<'a> {
+    fn new(max_calls: u64, otlp: Option<&str>, output: &'a Output) -> Result<Self, Failure> {
+        let forward = otlp.map(Forward::to).transpose().map_err(|error| Failure::usage(text::chain(&error)))?;
+        let interrupt = interrupts().map_err(|error| Failure::not_measured(format!("signals: {error}")))?;
+        Ok(Self { max_calls, forward, interrupt, output })
+    }
+
+    fn is_interrupted(&self) -> bool {
+        *self.interrupt.borrow()
+    }
+
+    async fn run(&mut self, scenario: &Scenario, expectations: Vec<Expectation>) -> Result<Report, Failure> {
+        let (ended, progress) = watch::channel(0);
+        let bar = tokio::spawn(Progress::new(scenario.load.requests).follow(progress));
+        let options = Options {
+            program: this_program(),
+            max_calls: self.max_calls,
+            forward: self.forward.clone(),
+            expectations,
+            interrupt: self.interrupt.clone(),
+            progress: ended,
+            hooks: Hooks::default(),
+        };
+        let ran = run::run(scenario, options).await;
+        let _ = bar.await;
+        let Ran { report, forwarded } = ran?;
+        if let Some(forwarded) = forwarded
+            && let Some(error) = &forwarded.first_error
+        {
+            let lost = forwarded.dropped + forwarded.failed;
+            warn(&format!("{lost} spans did not reach {}: {}", sanitize(&forwarded.url), sanitize(error)), self.output);
+        }
+        Ok(report)
+    }
+}
+
+/// Turns true with the first SIGINT, SIGTERM or SIGHUP. The second one leaves at once; the services go with us, since they
+/// live as long as their standard input.
+fn interrupts() -> std::io::Result<watch::Receiver<bool>> {
+    let (tell, told) = watch::channel(false);
+    let mut signals =
+        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
+    tokio::spawn(async move {
+        loop {
+            let [interrupt, terminate, hangup] = &mut signals;
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+            }
+            if tell.send_replace(true) {
+                std::process::exit(LEFT_AT_ONCE);
+            }
+        }
+    });
+    Ok(told)
+}
+
+/// Where the JSON goes, known to be writable before anything starts.
+fn target(output: &Output) -> Result<Option<Target>, Failure> {
+    let target = match &output.json {
+        None => return Ok(None),
+        Some(JsonTarget::Stdout) => Target::Stdout,
+        Some(JsonTarget::File(path)) => Target::File(PathBuf::from(path)),
+    };
+    output::check_writable(&target).map_err(|error| Failure::usage(text::chain(&error)))?;
+    Ok(Some(target))
+}
+
+/// Shows the result, then writes the JSON: a full disk must not swallow what was measured.
+fn deliver(
+    exit_code: u8,
+    shown: &str,
+    target: Option<&Target>,
+    json: impl FnOnce() -> Vec<u8>,
+    output: &Output,
+) -> Result<u8, Failure> {
+    if target != Some(&Target::Stdout) {
+        show(shown, output);
+    }
+    let Some(target) = target else { return Ok(exit_code) };
+    output::write(target, &json()).map_err(|error| Failure::not_measured(text::chain(&error)))?;
+    Ok(exit_code)
+}
+
+fn show(shown: &str, output: &Output) {
+    if render::print(shown, color(output)).is_err() {
+        complain("the result cannot be written to stdout", output);
+    }
+}
+
+fn warn(message: &str, output: &Output) {
+    let _ = render::print_error(&text::warning(message, error_style(output)), color(output));
+}
+
+fn complain(message: &str, output: &Output) {
+    let _ = render::print_error(&text::error(message, error_style(output)), color(output));
+}
+
+fn color(output: &Output) -> anstream::ColorChoice {
+    match output.color {
+        cli::ColorChoice::Auto => anstream::ColorChoice::Auto,
+        cli::ColorChoice::Always => anstream::ColorChoice::Always,
+        cli::ColorChoice::Never => anstream::ColorChoice::Never,
+    }
+}
+
+/// The writer strips what the terminal cannot show; only a pipe that asks for it gets colour.
+fn style(output: &Output) -> Style {
+    styled(output, std::io::stdout().is_terminal())
+}
+
+fn error_style(output: &Output) -> Style {
+    styled(output, std::io::stderr().is_terminal())
+}
+
+fn styled(output: &Output, is_terminal: bool) -> Style {
+    match output.color {
+        cli::ColorChoice::Always => Style::Coloured,
+        cli::ColorChoice::Auto if is_terminal => Style::Coloured,
+        _ => Style::Plain,
+    }
+}
