@@ -1,11 +1,42 @@
 //! A scenario: everything a run is told, validated and effective. TOML, chain lines and flags end up here.
+//!
+//! On the way: `tree` (TOML with places) → `read` (which keys there are) → `build` (what they mean together, flags on top).
+//! Back again: `effective` (the keys of a file) and `repeat` (a command line).
 
+mod build;
+mod builtin;
+mod configs;
+mod effective;
+mod limits;
+mod overrides;
+mod read;
+mod repeat;
+#[cfg(test)]
+pub(crate) mod strategies;
+pub(crate) mod suggest;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use build::{DEFAULT_ATTEMPTS, DEFAULT_ITEM, DEFAULT_SCENARIO, default_names};
+pub use builtin::{BUILT_IN, BuiltIn};
+pub use configs::Role;
+pub(crate) use limits::grouped;
+pub use limits::{ARRIVALS_PER_SECOND, DEFAULT_MAX_CALLS, MAX_RUNNABLE, check_deadline, check_max_calls};
+pub use overrides::Overrides;
+pub(crate) use read::{DEADLINE_RIGHT, SEED_RIGHT, checked_item, parse_deadline, parse_retry_on, parse_seed};
+pub use read::{MAX_CONCURRENCY, MAX_DEADLINE, MAX_DEPTH, MAX_ITEM, MAX_REQUESTS};
+pub use repeat::shell_quoted;
+pub use tree::Place;
+
+use crate::chain_line::ChainLineError;
 use chassis::{
     config::{OnFailure, TransportCodes},
     fault::Fault,
     policy::Policy,
 };
 use std::time::Duration;
+use thiserror::Error;
 
 /// A validated scenario.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,4 +107,76 @@ pub struct Load {
     pub deadline: Option<Duration>,
     /// For drawn faults and jitter.
     pub seed: u64,
+}
+
+/// Why something is no scenario. Every text is one line and fit for a terminal.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ScenarioError {
+    /// A file that cannot be read.
+    #[error("{file} cannot be read: {reason}")]
+    Unreadable {
+        /// Its path.
+        file: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// A file of more than 1 MiB.
+    #[error("{0} is larger than 1 MiB; a scenario file is a page of text")]
+    TooLarge(String),
+    /// No built-in scenario, no file, no chain line.
+    #[error("there is no scenario `{name}`{hint} (built in: {known}; or give a .toml file or 'web x3 > ledger down')")]
+    Unknown {
+        /// The name as read.
+        name: String,
+        /// `; did you mean …?`, or nothing.
+        hint: String,
+        /// The built-in ones.
+        known: String,
+    },
+    /// A chain line that cannot be read.
+    #[error("the chain line: {0}")]
+    ChainLine(#[from] ChainLineError),
+    /// A key that does not exist.
+    #[error("{place}: `{key}` is no key of {section}{advice}")]
+    UnknownKey {
+        /// Where it stands.
+        place: Place,
+        /// The key as read.
+        key: String,
+        /// The table.
+        section: String,
+        /// A suggestion and the keys that exist.
+        advice: String,
+    },
+    /// A key that the design names and nothing obeys.
+    #[error("{place}: `{key}` is not built yet")]
+    NotBuilt {
+        /// Where it stands.
+        place: Place,
+        /// The key.
+        key: String,
+    },
+    /// A value that its key cannot take.
+    #[error("{place}: {key} = {read}: {right}")]
+    Value {
+        /// Where it stands.
+        place: Place,
+        /// The key.
+        key: String,
+        /// The value as read.
+        read: String,
+        /// What would be right.
+        right: String,
+    },
+    /// Anything else that is wrong at a place.
+    #[error("{place}: {message}")]
+    Wrong {
+        /// Where.
+        place: Place,
+        /// What.
+        message: String,
+    },
+    /// A chain that can be predicted and not be run.
+    #[error("{0}")]
+    NotRunnable(String),
 }

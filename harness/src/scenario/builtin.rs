@@ -1,0 +1,56 @@
+//! The built-in scenarios: one table, one file each.
+
+/// A scenario that the program brings along.
+#[derive(Debug, Clone, Copy)]
+pub struct BuiltIn {
+    /// Its name.
+    pub name: &'static str,
+    /// Its file.
+    pub(super) text: &'static str,
+}
+
+macro_rules! built_in {
+    ($($name:literal)*) => {
+        /// All of them, in the order they are best met in.
+        pub const BUILT_IN: &[BuiltIn] = &[
+            $(BuiltIn { name: $name, text: include_str!(concat!("../../scenarios/", $name, ".toml")) },)*
+        ];
+    };
+}
+
+built_in! {
+    "per-hop"
+    "single-owner"
+    "single-owner-checkout"
+    "single-owner-pricing"
+    "single-owner-client"
+    "client-too"
+    "transient"
+    "flaky"
+    "refused"
+    "after-work"
+    "invalid"
+    "retry-anything"
+    "translated"
+    "re-translated"
+    "nested-unavailable"
+    "nested-invalid"
+    "nested-transient"
+    "single-owner-unavailable"
+    "single-owner-invalid"
+    "single-owner-transient"
+}
+
+/// The built-in scenario of this name.
+pub(super) fn find(name: &str) -> Option<&'static BuiltIn> {
+    BUILT_IN.iter().find(|built_in| built_in.name == name)
+}
+
+impl BuiltIn {
+    /// The line that says what it teaches.
+    pub fn about(&self) -> String {
+        super::Scenario::load(Some(self.name), &super::Overrides::default())
+            .map(|scenario| scenario.about)
+            .unwrap_or_default()
+    }
+}

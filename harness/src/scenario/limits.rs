@@ -1,0 +1,150 @@
+//! Plans that are refused before anything starts, with the way on. Pure; whoever has the model's figures calls them.
+
+use super::{Scenario, ScenarioError};
+use crate::chain_line::CLIENT;
+use std::time::Duration;
+
+/// Arrivals that one request may cause for each second of its deadline.
+pub const ARRIVALS_PER_SECOND: u128 = 1_000;
+/// Arrivals at all services together that a run may plan unless told otherwise.
+pub const DEFAULT_MAX_CALLS: u64 = 2_000_000;
+/// Most services of a chain that can be run.
+pub const MAX_RUNNABLE: usize = 4;
+
+impl Scenario {
+    /// Refuses a chain that can be predicted and not be run: more than [`MAX_RUNNABLE`] services, or proxies.
+    pub fn check_runnable(&self) -> Result<(), ScenarioError> {
+        let services = &self.chain.services;
+        if services.len() > MAX_RUNNABLE {
+            return Err(ScenarioError::NotRunnable(format!(
+                "a chain of {} services is not built yet: it can be predicted, and 2 to {MAX_RUNNABLE} can be run \
+                 (--depth 1 to {})",
+                services.len(),
+                MAX_RUNNABLE - 1
+            )));
+        }
+        let client = (CLIENT, &self.chain.client);
+        let callers =
+            std::iter::once(client).chain(services.iter().map(|service| (service.name.as_str(), &service.caller)));
+        for (name, caller) in callers {
+            let (attempts, proxy) = (caller.retry.attempts, caller.proxy_attempts.0);
+            if proxy > 1 {
+                return Err(ScenarioError::NotRunnable(format!(
+                    "the proxy in `{name} x{attempts}*{proxy}` is not built yet: it can be predicted, and \
+                     `{name} x{attempts}` can be run"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a request whose plan has more arrivals than its deadline leaves time for. `arrivals_worst` is what one request causes at
+/// all services together at worst (`u128::MAX` for more than that); not for predictions.
+pub fn check_deadline(arrivals_worst: u128, deadline: Option<Duration>) -> Result<(), String> {
+    let Some(deadline) = deadline else { return Ok(()) };
+    // Whole milliseconds, so that 500 ms leave time for 500.
+    let room = deadline.as_millis() * ARRIVALS_PER_SECOND / 1_000;
+    if arrivals_worst <= room {
+        return Ok(());
+    }
+    let arrivals = display(arrivals_worst);
+    let deadline = humantime::format_duration(deadline);
+    Err(format!(
+        "one request of this plan may cause {arrivals} arrivals, and its deadline of {deadline} leaves time for {} (1,000 per \
+         second); give it all the time it takes with --deadline none",
+        grouped(room)
+    ))
+}
+
+/// Refuses a plan of more arrivals than `--max-calls`. `total` is how the plan's total reads, `exceeds` whether it is above.
+pub fn check_max_calls(total: &str, exceeds: bool, max_calls: u64) -> Result<(), String> {
+    if !exceeds {
+        return Ok(());
+    }
+    let digits: String = total.chars().filter(char::is_ascii_digit).collect();
+    let way_on = match digits.parse::<u64>() {
+        // A mean such as `1,234.5` has digits behind its point; rounding up is for whoever types it.
+        Ok(needed) if !total.contains(['.', 'e']) => format!("allow it with --max-calls {needed}"),
+        _ => "allow it with a higher --max-calls".to_owned(),
+    };
+    Err(format!(
+        "this plan has {total} arrivals at all services together, more than the {} of --max-calls; {way_on}, or send fewer \
+         requests (-n), or count without sending: predict",
+        grouped(max_calls.into())
+    ))
+}
+
+fn display(count: u128) -> String {
+    if count == u128::MAX {
+        "more than 3.4e38".to_owned()
+    } else {
+        grouped(count)
+    }
+}
+
+/// A number as text shows it: commas from five digits on.
+pub(crate) fn grouped(number: u128) -> String {
+    let digits = number.to_string();
+    if digits.len() < 5 {
+        return digits;
+    }
+    let mut shown = String::with_capacity(digits.len() * 4 / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_arrivals_a_second_are_the_limit() {
+        let second = Some(Duration::from_secs(1));
+        assert_eq!(check_deadline(1_000, second), Ok(()));
+        let error = check_deadline(1_001, second).unwrap_err();
+        assert!(
+            error.contains("1001 arrivals") && error.contains("--deadline none"),
+            "{error}"
+        );
+        assert_eq!(check_deadline(u128::MAX, None), Ok(()));
+        assert!(
+            check_deadline(u128::MAX, Some(Duration::from_secs(86_400)))
+                .unwrap_err()
+                .contains("more than 3.4e38")
+        );
+        assert_eq!(check_deadline(500, Some(Duration::from_millis(500))), Ok(()));
+        assert!(check_deadline(501, Some(Duration::from_millis(500))).is_err());
+    }
+
+    #[test]
+    fn a_plan_above_max_calls_is_told_the_flag_that_allows_it() {
+        assert_eq!(check_max_calls("40", false, 40), Ok(()));
+        let error = check_max_calls("40", true, 20).unwrap_err();
+        assert!(
+            error.contains("40 arrivals") && error.contains("the 20 of") && error.contains("--max-calls 40"),
+            "{error}"
+        );
+        let error = check_max_calls("3,000,000", true, DEFAULT_MAX_CALLS).unwrap_err();
+        assert!(
+            error.contains("2,000,000") && error.contains("--max-calls 3000000"),
+            "{error}"
+        );
+        assert!(
+            check_max_calls("more than 3.4e38", true, 1)
+                .unwrap_err()
+                .contains("a higher --max-calls")
+        );
+    }
+
+    #[test]
+    fn numbers_get_commas_from_five_digits_on() {
+        let shown: Vec<_> = [0, 9_999, 10_000, 1_234_567].map(grouped).to_vec();
+        assert_eq!(shown, ["0", "9999", "10,000", "1,234,567"]);
+    }
+}

@@ -1,0 +1,33 @@
+//! What flags say on top of a scenario: typed, each value already sound by itself.
+
+use chassis::{fault::Fault, policy::RetryOn};
+use std::time::Duration;
+
+/// What flags say on top of a scenario.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Overrides {
+    /// `--set PATH=VALUE`, in order.
+    pub set: Vec<String>,
+    /// `--depth`: links between services.
+    pub depth: Option<usize>,
+    /// `--attempts`, or `--retries` plus one: of every caller of the chain.
+    pub attempts: Option<u32>,
+    /// `--attempts-at` and `--retries-at`: of one caller.
+    pub attempts_at: Vec<(String, u32)>,
+    /// `--owner`: the only caller that repeats.
+    pub owner: Option<String>,
+    /// `--retry-on`: of every caller, proxy and the client.
+    pub retry_on: Option<RetryOn>,
+    /// `--fault`; without a service it is the bottom one's.
+    pub faults: Vec<(Option<String>, Fault)>,
+    /// `--requests`.
+    pub requests: Option<u64>,
+    /// `--concurrency`.
+    pub concurrency: Option<u32>,
+    /// `--item`.
+    pub item: Option<String>,
+    /// `--deadline`; the inner `None` is no deadline.
+    pub deadline: Option<Option<Duration>>,
+    /// `--seed`.
+    pub seed: Option<u64>,
+}

@@ -1,0 +1,532 @@
+//! A scenario file's keys: which there are, what each takes. Knows nothing of the chain yet.
+
+use super::{
+    ScenarioError,
+    suggest::did_you_mean,
+    tree::{Entry, Node, Place, Value},
+};
+use crate::{
+    chain_line::{ChainLine, MAX_SERVICES},
+    sanitize::{sanitize, sanitize_message},
+};
+use chassis::{
+    code,
+    config::{OnFailure, TransportCodes},
+    fault::Fault,
+    policy::{Backoff, MAX_ATTEMPTS, RetryOn},
+};
+use std::time::Duration;
+
+/// Most requests of one run.
+pub const MAX_REQUESTS: u64 = 10_000_000;
+/// Most requests at once.
+pub const MAX_CONCURRENCY: u32 = 5_000;
+/// Longest deadline of a request.
+pub const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+/// Most bytes of an item: a longer request body is not replayed, so it would not be repeated either.
+pub const MAX_ITEM: usize = 60_000;
+/// Most links between services.
+pub const MAX_DEPTH: usize = MAX_SERVICES - 1;
+/// Most characters of a scenario's name.
+pub(super) const MAX_SCENARIO_NAME: usize = 60;
+
+/// A scenario file as written: what it leaves out is `None`.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub(super) name: Option<String>,
+    pub(super) about: Option<String>,
+    pub(super) transport_codes: Option<TransportCodes>,
+    pub(super) line: Option<ChainLine>,
+    pub(super) depth: Option<usize>,
+    pub(super) load: LoadKeys,
+    pub(super) client: RetryKeys,
+    pub(super) retry: RetryKeys,
+    pub(super) services: Vec<ServiceKeys>,
+}
+
+/// `[load]`.
+#[derive(Debug, Default)]
+pub(super) struct LoadKeys {
+    pub(super) requests: Option<u64>,
+    pub(super) concurrency: Option<u32>,
+    pub(super) item: Option<String>,
+    pub(super) deadline: Option<Option<Duration>>,
+    pub(super) seed: Option<u64>,
+}
+
+/// A retry table.
+#[derive(Debug, Default)]
+pub(super) struct RetryKeys {
+    pub(super) attempts: Option<u32>,
+    pub(super) retry_on: Option<RetryOn>,
+    pub(super) backoff: Option<Option<Backoff>>,
+}
+
+/// `[services.NAME]`.
+#[derive(Debug)]
+pub(super) struct ServiceKeys {
+    pub(super) name: String,
+    pub(super) place: Place,
+    pub(super) fault: Option<Fault>,
+    pub(super) on_failure: Option<OnFailure>,
+    pub(super) transport_codes: Option<TransportCodes>,
+    pub(super) retry: RetryKeys,
+    /// The first key that only a caller has, for the bottom's refusal.
+    pub(super) caller_key: Option<(&'static str, Place)>,
+}
+
+/// A table whose keys are all known.
+struct Section<'a> {
+    entries: &'a [Entry],
+}
+
+/// The keys of one kind of table.
+struct Keys {
+    known: &'static [&'static str],
+    /// Named by the design, refused by name.
+    planned: &'static [&'static str],
+    /// Where a key was probably meant to go, for suggestions alone.
+    below: &'static [&'static str],
+}
+
+const TOP: Keys = Keys {
+    known: &[
+        "name",
+        "about",
+        "transport_codes",
+        "chain",
+        "load",
+        "client",
+        "retry",
+        "services",
+    ],
+    planned: &["sidecars", "undeclared"],
+    below: &[
+        "chain.line",
+        "chain.depth",
+        "load.requests",
+        "load.concurrency",
+        "load.item",
+        "load.deadline",
+        "load.seed",
+    ],
+};
+const CHAIN: Keys = Keys {
+    known: &["line", "depth"],
+    planned: &[],
+    below: &[],
+};
+const LOAD: Keys = Keys {
+    known: &["requests", "concurrency", "item", "deadline", "seed"],
+    planned: &["rate", "cancel_after"],
+    below: &[],
+};
+const CLIENT_KEYS: Keys = Keys {
+    known: &["retry"],
+    planned: &[],
+    below: &["retry.attempts", "retry.retry_on", "retry.backoff"],
+};
+const SERVICE: Keys = Keys {
+    known: &["fault", "on_failure", "transport_codes", "retry"],
+    planned: &["deadline", "detached"],
+    below: &["retry.attempts", "retry.retry_on", "retry.backoff"],
+};
+const RETRY: Keys = Keys {
+    known: &["attempts", "retry_on", "backoff"],
+    planned: &[
+        "attempt_timeout",
+        "commit",
+        "pushback",
+        "throttle",
+        "budget",
+        "hedge",
+        "only_first_tries",
+    ],
+    below: &[],
+};
+const BACKOFF: Keys = Keys {
+    known: &["initial", "multiplier", "max", "jitter"],
+    planned: &[],
+    below: &[],
+};
+
+impl Draft {
+    /// Reads a whole tree.
+    pub(super) fn read(root: &Node) -> Result<Self, ScenarioError> {
+        let top = Section::open(root, "", "a scenario", &TOP)?;
+        let mut draft = Self::default();
+        if let Some(entry) = top.get("name") {
+            draft.name = Some(name(entry)?);
+        }
+        draft.about = top
+            .get("about")
+            .map(|entry| text(entry, "write one line of text"))
+            .transpose()?;
+        draft.transport_codes = top.get("transport_codes").map(transport_codes).transpose()?;
+        if let Some(entry) = top.get("chain") {
+            draft.read_chain(&Section::table(entry, "chain", &CHAIN)?)?;
+        }
+        if let Some(entry) = top.get("load") {
+            draft.load = LoadKeys::read(&Section::table(entry, "load", &LOAD)?)?;
+        }
+        if let Some(entry) = top.get("client") {
+            let client = Section::table(entry, "client", &CLIENT_KEYS)?;
+            draft.client = RetryKeys::read(client.get("retry"), "client.retry")?;
+        }
+        draft.retry = RetryKeys::read(top.get("retry"), "retry")?;
+        if let Some(entry) = top.get("services") {
+            draft.services = services(entry)?;
+        }
+        draft.without_two_voices(&top)
+    }
+
+    fn read_chain(&mut self, chain: &Section<'_>) -> Result<(), ScenarioError> {
+        if let Some(entry) = chain.get("line") {
+            let line = text(entry, "write a chain line such as \"web x3 > ledger down\"")?;
+            let wrong = |message| ScenarioError::Wrong {
+                place: entry.node.place.clone(),
+                message,
+            };
+            self.line = Some(
+                line.parse()
+                    .map_err(|error: crate::chain_line::ChainLineError| wrong(error.to_string()))?,
+            );
+        }
+        if let Some(entry) = chain.get("depth") {
+            if self.line.is_some() {
+                let message = "[chain] takes a line or a depth, not both".to_owned();
+                return Err(ScenarioError::Wrong {
+                    place: entry.place.clone(),
+                    message,
+                });
+            }
+            let right = format!("write 1 to {MAX_DEPTH}, the links between services");
+            self.depth = Some(usize::try_from(integer(entry, 1, MAX_DEPTH as u64, &right)?).unwrap_or(MAX_DEPTH));
+        }
+        Ok(())
+    }
+
+    /// Refuses attempts for every caller beside a line that gives each caller its own.
+    fn without_two_voices(self, top: &Section<'_>) -> Result<Self, ScenarioError> {
+        match top.get("retry") {
+            Some(entry) if self.line.is_some() && self.retry.attempts.is_some() => {
+                let message = "[retry] attempts stands beside a chain line, which gives every caller its own (web x3); \
+                               leave one of the two out";
+                let place = attempts_place(entry).unwrap_or(&entry.place).clone();
+                Err(ScenarioError::Wrong {
+                    place,
+                    message: message.to_owned(),
+                })
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
+fn attempts_place(retry: &Entry) -> Option<&Place> {
+    let Value::Table(entries) = &retry.node.value else {
+        return None;
+    };
+    entries
+        .iter()
+        .find(|entry| entry.key == "attempts")
+        .map(|entry| &entry.place)
+}
+
+impl LoadKeys {
+    fn read(load: &Section<'_>) -> Result<Self, ScenarioError> {
+        let mut keys = Self::default();
+        if let Some(entry) = load.get("requests") {
+            keys.requests = Some(integer(entry, 1, MAX_REQUESTS, "write 1 to 10,000,000")?);
+        }
+        if let Some(entry) = load.get("concurrency") {
+            let number = integer(
+                entry,
+                1,
+                MAX_CONCURRENCY.into(),
+                "write 1 to 5,000, the requests at once",
+            )?;
+            keys.concurrency = u32::try_from(number).ok();
+        }
+        if let Some(entry) = load.get("item") {
+            let item = text(entry, "write text in quotes; \"\" is an invalid request")?;
+            keys.item = Some(checked_item(&item).map_err(|right| wrong(entry, &right))?.to_owned());
+        }
+        if let Some(entry) = load.get("deadline") {
+            let read = text(entry, DEADLINE_RIGHT)?;
+            keys.deadline = Some(parse_deadline(&read).ok_or_else(|| wrong(entry, DEADLINE_RIGHT))?);
+        }
+        if let Some(entry) = load.get("seed") {
+            let seed = match &entry.node.value {
+                Value::Integer(Some(seed)) => u64::try_from(*seed).ok(),
+                Value::Text(text) => parse_seed(text),
+                _ => None,
+            };
+            keys.seed = Some(seed.ok_or_else(|| wrong(entry, SEED_RIGHT))?);
+        }
+        Ok(keys)
+    }
+}
+
+/// What a deadline may be.
+pub const DEADLINE_RIGHT: &str = "write a duration above 0 and at most 24h, such as 10s or 500ms, or none";
+/// What a seed may be.
+pub const SEED_RIGHT: &str = "write a whole number from 0 to 18446744073709551615, or random";
+
+/// Reads a deadline; the inner `None` is no deadline.
+pub fn parse_deadline(text: &str) -> Option<Option<Duration>> {
+    if text.trim() == "none" {
+        return Some(None);
+    }
+    let deadline = humantime::parse_duration(text.trim()).ok()?;
+    (!deadline.is_zero() && deadline <= MAX_DEADLINE).then_some(Some(deadline))
+}
+
+/// Reads a seed; `random` draws one that is short enough to be typed again.
+pub fn parse_seed(text: &str) -> Option<u64> {
+    if text.trim() == "random" {
+        Some(rand::random::<u32>().into())
+    } else {
+        text.trim().parse().ok()
+    }
+}
+
+/// An item that can be sent and typed again, or what is wrong with it.
+pub fn checked_item(item: &str) -> Result<&str, String> {
+    if item.len() > MAX_ITEM {
+        return Err(format!(
+            "an item is at most {MAX_ITEM} bytes long, this one has {}",
+            item.len()
+        ));
+    }
+    if item.contains('\0') {
+        Err("an item has no NUL in it".to_owned())
+    } else {
+        Ok(item)
+    }
+}
+
+/// Reads `any` or a list of codes with commas, and suggests the code that was meant.
+pub fn parse_retry_on(text: &str) -> Result<RetryOn, String> {
+    text.parse().map_err(|error: chassis::policy::PolicyError| {
+        let stranger = text
+            .split(',')
+            .map(str::trim)
+            .find(|name| code::parse_failure(name).is_err())
+            .unwrap_or(text);
+        let candidates = code::failure_names().chain(["any"]);
+        sanitize_message(&format!("{error}{}", did_you_mean(stranger, candidates)))
+    })
+}
+
+impl RetryKeys {
+    fn read(entry: Option<&Entry>, path: &str) -> Result<Self, ScenarioError> {
+        let mut keys = Self::default();
+        let Some(entry) = entry else { return Ok(keys) };
+        let retry = Section::table(entry, path, &RETRY)?;
+        if let Some(entry) = retry.get("attempts") {
+            let right = format!("write 1 to {MAX_ATTEMPTS}, the first attempt included");
+            keys.attempts = u32::try_from(integer(entry, 1, MAX_ATTEMPTS.into(), &right)?).ok();
+        }
+        if let Some(entry) = retry.get("retry_on") {
+            keys.retry_on = Some(retry_on(entry)?);
+        }
+        if let Some(entry) = retry.get("backoff") {
+            keys.backoff = Some(backoff(entry, path)?);
+        }
+        Ok(keys)
+    }
+}
+
+fn retry_on(entry: &Entry) -> Result<RetryOn, ScenarioError> {
+    let right = "write a list of status codes such as [\"UNAVAILABLE\"], or \"any\"";
+    let codes = match &entry.node.value {
+        Value::Text(text) => text.clone(),
+        Value::List(nodes) => {
+            let names = nodes.iter().map(|node| match &node.value {
+                Value::Text(text) if !text.contains(',') && !text.trim().eq_ignore_ascii_case("any") => {
+                    Some(text.clone())
+                }
+                _ => None,
+            });
+            names
+                .collect::<Option<Vec<_>>>()
+                .ok_or_else(|| wrong(entry, right))?
+                .join(",")
+        }
+        _ => return Err(wrong(entry, right)),
+    };
+    parse_retry_on(&codes).map_err(|message| wrong(entry, &message))
+}
+
+fn backoff(entry: &Entry, path: &str) -> Result<Option<Backoff>, ScenarioError> {
+    if matches!(&entry.node.value, Value::Text(text) if text.trim() == "none") {
+        return Ok(None);
+    }
+    let right = "write { initial = \"100ms\", multiplier = 2, max = \"1s\", jitter = \"none\" }, or \"none\"";
+    if !matches!(entry.node.value, Value::Table(_)) {
+        return Err(wrong(entry, right));
+    }
+    let table = Section::table(entry, &format!("{path}.backoff"), &BACKOFF)?;
+    let mut backoff = Backoff::default();
+    if let Some(entry) = table.get("initial") {
+        backoff.initial = duration(entry)?;
+    }
+    if let Some(entry) = table.get("max") {
+        backoff.max = duration(entry)?;
+    }
+    if let Some(entry) = table.get("multiplier") {
+        backoff.multiplier = match entry.node.value {
+            Value::Float(number) => number,
+            Value::Integer(Some(number)) => number as f64,
+            _ => return Err(wrong(entry, "write a number above 0, at most 1000")),
+        };
+    }
+    if let Some(entry) = table.get("jitter") {
+        let read = text(entry, "write none, plus_minus_20 or full")?;
+        backoff.jitter = read
+            .parse()
+            .map_err(|_| wrong(entry, "write none, plus_minus_20 or full"))?;
+    }
+    let message = |error: chassis::policy::PolicyError| sanitize_message(&error.to_string());
+    let checked = backoff.checked();
+    checked.map(Some).map_err(|error| ScenarioError::Wrong {
+        place: entry.place.clone(),
+        message: message(error),
+    })
+}
+
+fn duration(entry: &Entry) -> Result<Duration, ScenarioError> {
+    let right = "write a duration in quotes, such as \"25ms\"";
+    humantime::parse_duration(text(entry, right)?.trim()).map_err(|_| wrong(entry, right))
+}
+
+fn services(entry: &Entry) -> Result<Vec<ServiceKeys>, ScenarioError> {
+    let Value::Table(entries) = &entry.node.value else {
+        return Err(wrong(entry, "write a table for each service: [services.NAME]"));
+    };
+    entries.iter().map(service).collect()
+}
+
+fn service(entry: &Entry) -> Result<ServiceKeys, ScenarioError> {
+    let path = format!("services.{}", sanitize(&entry.key));
+    let table = Section::table(entry, &path, &SERVICE)?;
+    let retry = RetryKeys::read(table.get("retry"), &format!("{path}.retry"))?;
+    let caller_key = ["retry", "on_failure", "transport_codes"]
+        .into_iter()
+        .find_map(|key| table.get(key).map(|entry| (key, entry.place.clone())));
+    let mut keys = ServiceKeys {
+        name: entry.key.clone(),
+        place: entry.place.clone(),
+        fault: None,
+        on_failure: None,
+        transport_codes: table.get("transport_codes").map(transport_codes).transpose()?,
+        retry,
+        caller_key,
+    };
+    if let Some(entry) = table.get("fault") {
+        let read = text(entry, "write a fault such as \"fail\" or \"fail:first=2\"")?;
+        keys.fault = Some(
+            read.parse()
+                .map_err(|error: chassis::fault::FaultError| wrong(entry, &error.to_string()))?,
+        );
+    }
+    if let Some(entry) = table.get("on_failure") {
+        let read = text(entry, "write pass or a status code")?;
+        let nearest = did_you_mean(&read, code::failure_names().chain(["pass"]));
+        let message = |error| format!("write pass or a status code; {error}{nearest}");
+        keys.on_failure = Some(
+            read.parse()
+                .map_err(|error: code::CodeError| wrong(entry, &message(error)))?,
+        );
+    }
+    Ok(keys)
+}
+
+fn name(entry: &Entry) -> Result<String, ScenarioError> {
+    let right = format!("write a name of 1 to {MAX_SCENARIO_NAME} characters");
+    let name = text(entry, &right)?;
+    let fits = !name.trim().is_empty() && name.chars().count() <= MAX_SCENARIO_NAME;
+    if fits { Ok(name) } else { Err(wrong(entry, &right)) }
+}
+
+fn transport_codes(entry: &Entry) -> Result<TransportCodes, ScenarioError> {
+    let read = text(entry, "write normalized or raw")?;
+    read.parse().map_err(|right| wrong(entry, right))
+}
+
+fn text(entry: &Entry, right: &str) -> Result<String, ScenarioError> {
+    match &entry.node.value {
+        Value::Text(text) => Ok(text.clone()),
+        _ => Err(wrong(entry, right)),
+    }
+}
+
+fn integer(entry: &Entry, least: u64, most: u64, right: &str) -> Result<u64, ScenarioError> {
+    match entry.node.value {
+        Value::Integer(Some(number)) if (i128::from(least)..=i128::from(most)).contains(&number) => {
+            Ok(u64::try_from(number).unwrap_or(most))
+        }
+        _ => Err(wrong(entry, right)),
+    }
+}
+
+/// `attempts = 0: write 1 to 100`.
+fn wrong(entry: &Entry, right: &str) -> ScenarioError {
+    let read = match &entry.node.value {
+        Value::Table(_) => "a table".to_owned(),
+        _ => sanitize(&entry.node.read),
+    };
+    ScenarioError::Value {
+        place: entry.node.place.clone(),
+        key: sanitize(&entry.key),
+        read,
+        right: sanitize_message(right),
+    }
+}
+
+impl<'a> Section<'a> {
+    /// A table under its own name, `[PATH]` in messages.
+    fn table(entry: &'a Entry, path: &str, keys: &Keys) -> Result<Self, ScenarioError> {
+        if !matches!(entry.node.value, Value::Table(_)) {
+            return Err(wrong(entry, &format!("write a table: [{path}]")));
+        }
+        Self::open(&entry.node, path, &format!("[{path}]"), keys)
+    }
+
+    fn open(node: &'a Node, path: &str, called: &str, keys: &Keys) -> Result<Self, ScenarioError> {
+        let Value::Table(entries) = &node.value else {
+            return Err(ScenarioError::Wrong {
+                place: node.place.clone(),
+                message: format!("{called} is a table"),
+            });
+        };
+        for Entry { key, place, .. } in entries {
+            let key = key.as_str();
+            let place = place.clone();
+            if keys.planned.contains(&key) {
+                let key = if path.is_empty() {
+                    key.to_owned()
+                } else {
+                    format!("{path}.{key}")
+                };
+                return Err(ScenarioError::NotBuilt { place, key });
+            }
+            if !keys.known.contains(&key) {
+                let hint = did_you_mean(key, keys.known.iter().chain(keys.below).copied());
+                let advice = format!("{hint} (keys: {})", keys.known.join(", "));
+                return Err(ScenarioError::UnknownKey {
+                    place,
+                    key: sanitize(key),
+                    section: called.to_owned(),
+                    advice,
+                });
+            }
+        }
+        Ok(Self { entries })
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+}

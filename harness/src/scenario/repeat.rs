@@ -1,0 +1,163 @@
+//! The command line that repeats a scenario: the chain line, and a flag for everything the line cannot carry.
+
+use super::{Caller, Load, Overrides, Scenario, build::DEFAULT_ITEM, builtin, effective::duration};
+use crate::{chain_line::CLIENT, sanitize::is_control};
+use chassis::{
+    code,
+    config::{OnFailure, TransportCodes},
+    fault::Fault,
+    policy::{Backoff, RetryOn},
+};
+use std::time::Duration;
+
+impl Scenario {
+    /// The words that repeat this scenario under a command (`run`, `predict`), quoted for a shell, without the program's name.
+    pub fn repeat(&self, command: &str) -> String {
+        if self.is_built_in() {
+            return format!("{command} {}", self.name);
+        }
+        let mut words = vec![command.to_owned(), self.line().quoted()];
+        words.extend(self.policy_flags());
+        words.extend(load_flags(&self.load));
+        words.join(" ")
+    }
+
+    /// Whether the scenario is the built-in one of its name, unchanged.
+    fn is_built_in(&self) -> bool {
+        builtin::find(&self.name).is_some()
+            && Self::load(Some(&self.name), &Overrides::default()).is_ok_and(|built_in| built_in == *self)
+    }
+
+    fn policy_flags(&self) -> Vec<String> {
+        let mut flags = Vec::new();
+        let (bottom, callers) = self
+            .chain
+            .services
+            .split_last()
+            .expect("a chain has at least two services");
+        debug_assert!(bottom.on_failure == OnFailure::Pass, "the bottom calls nobody");
+        flags.extend(
+            callers
+                .iter()
+                .filter(|service| service.fault != Fault::None)
+                .map(|service| flag("--fault", &format!("{}={}", service.name, service.fault))),
+        );
+        let named = || {
+            let services = callers
+                .iter()
+                .map(|service| (format!("services.{}", key(&service.name)), &service.caller));
+            std::iter::once((CLIENT.to_owned(), &self.chain.client)).chain(services)
+        };
+        let shared = &self.chain.client.retry.retry_on;
+        if named().all(|(_, caller)| caller.retry.retry_on == *shared) {
+            flags.extend((*shared != RetryOn::default()).then(|| flag("--retry-on", &shared.to_string())));
+        } else {
+            flags.extend(named().filter_map(|(path, caller)| retry_on_flag(&path, caller)));
+        }
+        flags.extend(named().filter_map(|(path, caller)| {
+            caller
+                .retry
+                .backoff
+                .map(|backoff| set(&format!("{path}.retry.backoff"), &backoff_value(backoff)))
+        }));
+        let codes = self.chain.client.transport_codes;
+        flags.extend((codes != TransportCodes::default()).then(|| set("transport_codes", &codes.to_string())));
+        for service in callers {
+            let path = format!("services.{}", key(&service.name));
+            if service.caller.transport_codes != codes {
+                flags.push(set(
+                    &format!("{path}.transport_codes"),
+                    &service.caller.transport_codes.to_string(),
+                ));
+            }
+            if service.on_failure != OnFailure::Pass {
+                flags.push(set(&format!("{path}.on_failure"), &service.on_failure.to_string()));
+            }
+        }
+        flags
+    }
+}
+
+fn load_flags(load: &Load) -> Vec<String> {
+    let mut flags = Vec::new();
+    flags.extend((load.requests != 1).then(|| format!("-n {}", load.requests)));
+    flags.extend((load.concurrency != 1).then(|| format!("-c {}", load.concurrency)));
+    flags.extend((load.item != DEFAULT_ITEM).then(|| flag("--item", &load.item)));
+    if load.deadline != Some(Duration::from_secs(10)) {
+        flags.push(flag(
+            "--deadline",
+            &load.deadline.map_or_else(|| "none".to_owned(), duration),
+        ));
+    }
+    flags.extend((load.seed != 27).then(|| format!("--seed {}", load.seed)));
+    flags
+}
+
+fn retry_on_flag(path: &str, caller: &Caller) -> Option<String> {
+    let value = match &caller.retry.retry_on {
+        default if *default == RetryOn::default() => return None,
+        RetryOn::Any => "any".to_owned(),
+        RetryOn::Codes(codes) => {
+            let names: Vec<_> = codes.iter().map(|code| format!("\"{}\"", code::name(*code))).collect();
+            format!("[{}]", names.join(", "))
+        }
+    };
+    Some(set(&format!("{path}.retry.retry_on"), &value))
+}
+
+fn backoff_value(backoff: Backoff) -> String {
+    let Backoff {
+        initial,
+        multiplier,
+        max,
+        jitter,
+    } = backoff;
+    let (initial, max) = (duration(initial), duration(max));
+    // Debug keeps the point of a whole number, so that TOML reads a float.
+    format!("{{ initial = \"{initial}\", multiplier = {multiplier:?}, max = \"{max}\", jitter = \"{jitter}\" }}")
+}
+
+fn set(path: &str, value: &str) -> String {
+    flag("--set", &format!("{path}={value}"))
+}
+
+/// A flag and its value; joined by `=` where the value would look like a flag.
+fn flag(name: &str, value: &str) -> String {
+    let separator = if value.starts_with('-') { '=' } else { ' ' };
+    format!("{name}{separator}{}", shell_quoted(value))
+}
+
+/// A service's name as a key of a dotted path.
+fn key(name: &str) -> String {
+    if name.contains('.') {
+        format!("\"{name}\"")
+    } else {
+        name.to_owned()
+    }
+}
+
+/// A word as a shell reads it back: bare where it may be, else in single quotes, and in `$'…'` where it has control characters, so
+/// that a terminal is shown none of them.
+pub fn shell_quoted(word: &str) -> String {
+    let bare = |each: char| each.is_ascii_alphanumeric() || "_@%+=:,./-".contains(each);
+    if !word.is_empty() && word.chars().all(bare) {
+        return word.to_owned();
+    }
+    if !word.chars().any(is_control) {
+        return format!("'{}'", word.replace('\'', r"'\''"));
+    }
+    let mut quoted = String::from("$'");
+    for each in word.chars() {
+        match each {
+            '\'' | '\\' => quoted.extend(['\\', each]),
+            _ if is_control(each) => {
+                let mut bytes = [0; 4];
+                // Three octal digits end by themselves; `\x` would swallow a hexadecimal digit behind it.
+                quoted.extend(each.encode_utf8(&mut bytes).bytes().map(|byte| format!("\\{byte:03o}")));
+            }
+            _ => quoted.push(each),
+        }
+    }
+    quoted.push('\'');
+    quoted
+}

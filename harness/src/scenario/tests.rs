@@ -1,0 +1,595 @@
+//! Files, flags and chain lines become the scenario they say, or are refused by name.
+
+use super::{strategies::scenario, *};
+use crate::chain_line::MAX_SERVICES;
+use chassis::policy::RetryOn;
+use proptest::prelude::*;
+
+fn from(source: &str, change: impl FnOnce(&mut Overrides)) -> Result<Scenario, ScenarioError> {
+    let mut overrides = Overrides::default();
+    change(&mut overrides);
+    Scenario::load(Some(source), &overrides)
+}
+
+fn attempts(scenario: &Scenario) -> Vec<u32> {
+    let callers = scenario
+        .chain
+        .services
+        .iter()
+        .rev()
+        .skip(1)
+        .rev()
+        .map(|service| &service.caller);
+    std::iter::once(&scenario.chain.client)
+        .chain(callers)
+        .map(|caller| caller.retry.attempts)
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn the_effective_scenario_is_read_back_as_the_same(scenario in scenario(MAX_SERVICES, true)) {
+        let text = toml::to_string(&scenario.effective()).unwrap();
+        prop_assert_eq!(Scenario::from_toml("effective.toml", &text), Ok(scenario), "{}", text);
+    }
+
+    #[test]
+    fn no_file_makes_the_reader_panic(text in "\\PC{0,80}|[a-z0-9=.\"\\[\\]{}\n -]{0,80}") {
+        let _ = Scenario::from_toml("case.toml", &text);
+    }
+}
+
+/// What one request of each built-in scenario sends to each service, worked out by hand:
+/// a failure that is retried multiplies by the attempts above it; a final one, a success and an owner's neighbours do not.
+#[test]
+fn every_built_in_scenario_loads_and_its_bottom_count_is_the_one_worked_out_by_hand() {
+    let by_hand: [(&str, &[u32], Option<u64>); 20] = [
+        // Always down: 1, 3, 3 * 3, 3 * 3 * 3.
+        ("per-hop", &[1, 3, 3, 3], Some(27)),
+        ("single-owner", &[1, 3, 1, 1], Some(3)),
+        ("single-owner-checkout", &[1, 1, 3, 1], Some(3)),
+        ("single-owner-pricing", &[1, 1, 1, 3], Some(3)),
+        ("single-owner-client", &[3, 1, 1, 1], Some(3)),
+        ("client-too", &[3, 3, 3, 3], Some(81)),
+        // Two failures and one success, all of them pricing's.
+        ("transient", &[1, 3, 3, 3], Some(3)),
+        // Drawn: 1 to 27 for one request.
+        ("flaky", &[1, 3, 3, 3], None),
+        // 27 sent, and nobody there to receive them.
+        ("refused", &[1, 3, 3, 3], Some(0)),
+        ("after-work", &[1, 3, 3, 3], Some(27)),
+        // INVALID_ARGUMENT is not in retry_on.
+        ("invalid", &[1, 3, 3, 3], Some(1)),
+        // It is when everything is.
+        ("retry-anything", &[1, 3, 3, 3], Some(27)),
+        // Pricing repeats UNAVAILABLE three times and answers what nobody repeats.
+        ("translated", &[1, 3, 3, 3], Some(3)),
+        // Pricing never repeats FAILED_PRECONDITION; checkout and frontend repeat pricing's UNAVAILABLE: 3 * 3 * 1.
+        ("re-translated", &[1, 3, 3, 3], Some(9)),
+        ("nested-unavailable", &[3, 3], Some(9)),
+        ("nested-invalid", &[3, 3], Some(1)),
+        ("nested-transient", &[3, 3], Some(3)),
+        ("single-owner-unavailable", &[3, 1], Some(3)),
+        ("single-owner-invalid", &[3, 1], Some(1)),
+        ("single-owner-transient", &[3, 1], Some(3)),
+    ];
+    assert_eq!(
+        by_hand.map(|(name, ..)| name).to_vec(),
+        BUILT_IN.iter().map(|each| each.name).collect::<Vec<_>>()
+    );
+    for (name, expected_attempts, bottom) in by_hand {
+        let scenario = from(name, |_| ()).unwrap();
+        assert_eq!(scenario.name, name);
+        assert!(
+            (1..=60).contains(&scenario.about.chars().count()),
+            "{name}: {}",
+            scenario.about
+        );
+        assert_eq!(attempts(&scenario), expected_attempts, "{name}");
+        if let Some(bottom) = bottom {
+            assert_eq!(received_at_the_bottom(&scenario), bottom, "{name}");
+        }
+        assert_eq!(scenario.repeat("run"), format!("run {name}"));
+        assert_eq!(scenario.check_runnable(), Ok(()), "{name}");
+    }
+}
+
+/// Walks one request down the chain, call by call; slow, simple, and no kin of the model.
+fn received_at_the_bottom(scenario: &Scenario) -> u64 {
+    use chassis::fault::{Draw, Verdict, decide};
+    fn arrive(scenario: &Scenario, position: usize, received: &mut u64) -> Option<code::Code> {
+        let service = &scenario.chain.services[position];
+        let is_bottom = position + 1 == scenario.chain.services.len();
+        if service.fault == Fault::Refuse {
+            return Some(code::Code::Unavailable);
+        }
+        let before = *received;
+        *received += u64::from(is_bottom);
+        let draw = Draw {
+            seed: 27,
+            request: 1,
+            path: &[1],
+            occurrence: 0,
+        };
+        let verdict = decide(&service.fault, before, draw);
+        if let Verdict::FailBefore(code) = verdict {
+            return Some(code);
+        }
+        let worked = match is_bottom {
+            true => scenario.load.item.is_empty().then_some(code::Code::InvalidArgument),
+            false => call(scenario, &service.caller, position + 1, received).map(|code| match service.on_failure {
+                OnFailure::Pass => code,
+                OnFailure::Answer(own) => own,
+            }),
+        };
+        worked.or(if let Verdict::FailAfter(code) = verdict {
+            Some(code)
+        } else {
+            None
+        })
+    }
+    fn call(scenario: &Scenario, caller: &Caller, callee: usize, received: &mut u64) -> Option<code::Code> {
+        let mut last = None;
+        for _ in 0..caller.retry.attempts {
+            last = arrive(scenario, callee, received);
+            if !last.is_some_and(|code| caller.retry.retry_on.contains(code)) {
+                break;
+            }
+        }
+        last
+    }
+    let mut received = 0;
+    call(scenario, &scenario.chain.client, 0, &mut received);
+    received
+}
+
+use chassis::code;
+
+#[test]
+fn nothing_at_all_is_per_hop_with_its_documented_load() {
+    let scenario = Scenario::load(None, &Overrides::default()).unwrap();
+    assert_eq!(
+        scenario.chain_line(),
+        "client > frontend x3 > checkout x3 > pricing x3 > inventory down"
+    );
+    let Load {
+        requests,
+        concurrency,
+        deadline,
+        seed,
+        item,
+    } = scenario.load;
+    assert_eq!(
+        (requests, concurrency, deadline, seed),
+        (1, 1, Some(Duration::from_secs(10)), 27)
+    );
+    assert!(!item.is_empty());
+}
+
+#[test]
+fn names_and_roles_follow_the_depth() {
+    use Role::{Checkout, Frontend, Inventory, Pricing};
+    let roles = |depth| {
+        let scenario = from("per-hop", |flags| flags.depth = Some(depth)).unwrap();
+        (scenario.service_names().collect::<Vec<_>>().join(" "), scenario.roles())
+    };
+    assert_eq!(
+        roles(1),
+        ("pricing inventory".to_owned(), Some(vec![Pricing, Inventory]))
+    );
+    assert_eq!(
+        roles(2),
+        (
+            "checkout pricing inventory".to_owned(),
+            Some(vec![Checkout, Pricing, Inventory])
+        )
+    );
+    let four = "frontend checkout pricing inventory".to_owned();
+    assert_eq!(roles(3), (four, Some(vec![Frontend, Checkout, Pricing, Inventory])));
+    assert_eq!(
+        roles(5),
+        ("frontend checkout pricing relay-1 relay-2 inventory".to_owned(), None)
+    );
+    assert_eq!(default_names(12).len(), MAX_SERVICES);
+    let own = from("web x3 > orders x2 > ledger down", |_| ()).unwrap();
+    assert_eq!(own.roles(), Some(vec![Checkout, Pricing, Inventory]));
+}
+
+#[test]
+fn attempts_at_beats_owner_beats_attempts_beats_the_file() {
+    let of = |change: fn(&mut Overrides)| attempts(&from("client-too", change).unwrap());
+    assert_eq!(of(|_| ()), [3, 3, 3, 3]);
+    assert_eq!(of(|flags| flags.attempts = Some(5)), [3, 5, 5, 5]);
+    let owned = |flags: &mut Overrides| {
+        flags.attempts = Some(5);
+        flags.owner = Some("checkout".to_owned());
+    };
+    assert_eq!(of(owned), [1, 1, 5, 1]);
+    assert_eq!(
+        of(|flags| {
+            flags.attempts = Some(5);
+            flags.owner = Some("checkout".to_owned());
+            flags.attempts_at = vec![("checkout".to_owned(), 2), ("client".to_owned(), 4)];
+        }),
+        [4, 1, 2, 1]
+    );
+}
+
+#[test]
+fn a_client_with_one_attempt_becomes_an_owner_by_attempts_or_three() {
+    let of = |attempts_flag| {
+        let scenario = from("per-hop", |flags| {
+            flags.owner = Some("client".to_owned());
+            flags.attempts = attempts_flag;
+        });
+        attempts(&scenario.unwrap())
+    };
+    assert_eq!(of(None), [3, 1, 1, 1]);
+    assert_eq!(of(Some(2)), [2, 1, 1, 1]);
+}
+
+#[test]
+fn an_owner_leaves_no_proxy() {
+    let scenario = from("client x2*2 > web x3*3 > api x3 > db down", |flags| {
+        flags.owner = Some("web".to_owned())
+    })
+    .unwrap();
+    assert_eq!(scenario.chain_line(), "client > web x3 > api > db down");
+}
+
+#[test]
+fn shared_keys_are_inherited_and_own_keys_override_them() {
+    let text = "transport_codes = \"raw\"\n[retry]\nattempts = 4\nretry_on = [\"ABORTED\"]\nbackoff = { initial = \"5ms\" }\n\
+                [client.retry]\nbackoff = \"none\"\n\
+                [services.checkout]\ntransport_codes = \"normalized\"\nretry = { attempts = 2, retry_on = \"any\" }\n";
+    let Chain { client, services } = Scenario::from_toml("case.toml", text).unwrap().chain;
+    let aborted = RetryOn::Codes(vec![code::Code::Aborted]);
+    let backoff = services[0].caller.retry.backoff;
+    assert_eq!(backoff.map(|backoff| backoff.initial), Some(Duration::from_millis(5)));
+    assert_eq!(
+        client.retry,
+        Policy {
+            attempts: 1,
+            retry_on: aborted.clone(),
+            backoff: None
+        }
+    );
+    assert_eq!(client.transport_codes, TransportCodes::Raw);
+    assert_eq!(
+        services[0].caller.retry,
+        Policy {
+            attempts: 4,
+            retry_on: aborted,
+            backoff
+        }
+    );
+    assert_eq!(
+        services[1].caller.retry,
+        Policy {
+            attempts: 2,
+            retry_on: RetryOn::Any,
+            backoff
+        }
+    );
+    assert_eq!(services[1].caller.transport_codes, TransportCodes::Normalized);
+    assert_eq!(services[3].caller, Caller::default());
+}
+
+#[test]
+fn a_fault_flag_replaces_its_service_and_leaves_the_others() {
+    let scenario = from("web x3 > api x2 > db down", |flags| {
+        flags.set = vec!["services.web.fault=fail:first=1".to_owned()];
+        flags.faults = vec![(None, Fault::None), (Some("api".to_owned()), Fault::Refuse)];
+    });
+    let faults: Vec<_> = scenario
+        .unwrap()
+        .chain
+        .services
+        .iter()
+        .map(|service| service.fault.to_string())
+        .collect();
+    assert_eq!(faults, ["fail:first=1", "refuse", "none"]);
+}
+
+#[test]
+fn set_takes_toml_or_a_bare_word() {
+    let scenario = from("per-hop", |flags| {
+        flags.set = [
+            "services.pricing.on_failure=FAILED_PRECONDITION",
+            "load.deadline=500ms",
+            "load.requests=5",
+            "services.frontend.retry.retry_on=[\"ABORTED\", 'NOT_FOUND']",
+            "services.checkout.retry={ attempts = 7 }",
+            "services.\"checkout\".retry.attempts=8",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+    });
+    let scenario = scenario.unwrap();
+    assert_eq!(
+        scenario.chain.services[2].on_failure,
+        OnFailure::Answer(code::Code::FailedPrecondition)
+    );
+    assert_eq!(
+        (scenario.load.deadline, scenario.load.requests),
+        (Some(Duration::from_millis(500)), 5)
+    );
+    assert_eq!(
+        scenario.chain.services[0].caller.retry.retry_on.to_string(),
+        "NOT_FOUND,ABORTED"
+    );
+    assert_eq!(attempts(&scenario), [1, 3, 8, 3]);
+}
+
+#[test]
+fn each_wrong_file_is_refused_with_its_line_and_what_would_be_right() {
+    for (text, named) in [
+        (
+            "[retry]\nattempts = 3\n\n[services.inventory]\nfault = \"fail\"\n[services.pricing.retry]\natempts = 2",
+            "case.toml, line 7: `atempts` is no key of [services.pricing.retry]; did you mean `attempts`? \
+             (keys: attempts, retry_on, backoff)",
+        ),
+        (
+            "\n[retry]\nattempts = 0",
+            "case.toml, line 3: attempts = 0: write 1 to 100, the first attempt included",
+        ),
+        ("[retry]\nattempts = 101", "attempts = 101: write 1 to 100"),
+        ("[retry]\nattempts = 1.0", "attempts = 1.0: write 1 to 100"),
+        ("[retry]\nattempts = \"3\"", "attempts = \"3\": write 1 to 100"),
+        (
+            "[retry]\nattempts = 99999999999999999999999999999999999999999999",
+            "attempts = 9999",
+        ),
+        ("retry = 3", "line 1: retry = 3: write a table: [retry]"),
+        ("[services]\nweb = 3", "line 2: web = 3: write a table: [services.web]"),
+        ("[retry]\nretry_on = []", "line 2: retry_on = []: retry_on is empty"),
+        ("[retry]\nretry_on = [\"UNAVAILBLE\"]", "did you mean `UNAVAILABLE`?"),
+        ("[retry]\nretry_on = [1]", "write a list of status codes"),
+        ("[retry]\nretry_on = [\"any\"]", "write a list of status codes"),
+        (
+            "[retry]\nbackoff = { initial = 5 }",
+            "initial = 5: write a duration in quotes",
+        ),
+        (
+            "[retry]\nbackoff = { inital = \"5ms\" }",
+            "`inital` is no key of [retry.backoff]; did you mean `initial`?",
+        ),
+        ("[retry]\nbackoff = { multiplier = 0 }", "line 2: backoff: multiplier"),
+        (
+            "[retry]\nbackoff = { jitter = \"half\" }",
+            "write none, plus_minus_20 or full",
+        ),
+        (
+            "[retry]\nhedge = { delay = \"5ms\" }",
+            "line 2: `retry.hedge` is not built yet",
+        ),
+        ("[load]\nrate = 5", "`load.rate` is not built yet"),
+        (
+            "[services.pricing]\ndeadline = \"drop\"",
+            "`services.pricing.deadline` is not built yet",
+        ),
+        ("[sidecars]\nattempts = 2", "`sidecars` is not built yet"),
+        ("undeclared = { pricing = 4 }", "`undeclared` is not built yet"),
+        ("attempts = 3", "`attempts` is no key of a scenario"),
+        ("requests = 3", "did you mean `load.requests`?"),
+        ("[services.pricing]\natempts = 2", "did you mean `retry.attempts`?"),
+        ("[load]\nrequests = 0", "requests = 0: write 1 to 10,000,000"),
+        ("[load]\nconcurrency = 5001", "concurrency = 5001: write 1 to 5,000"),
+        ("[load]\ndeadline = 10", "deadline = 10: write a duration above 0"),
+        ("[load]\ndeadline = \"0s\"", "deadline = \"0s\""),
+        ("[load]\ndeadline = \"25h\"", "at most 24h"),
+        ("[load]\nseed = -1", "seed = -1: write a whole number"),
+        ("[load]\nitem = \"a\\u0000b\"", "no NUL"),
+        ("[chain]\ndepth = 13", "depth = 13: write 1 to 12"),
+        (
+            "[chain]\ndepth = 1\nline = \"web > db\"",
+            "line 2: [chain] takes a line or a depth",
+        ),
+        ("[chain]\nline = \"web x0 > db\"", "line 2: `x0` behind `web`"),
+        (
+            "[chain]\nline = \"web x2 > db\"\n[retry]\nattempts = 3",
+            "line 4: [retry] attempts stands beside a chain line",
+        ),
+        (
+            "[services.pricng]\nfault = \"fail\"",
+            "line 1: no service `pricng` is in this chain; did you mean `pricing`?",
+        ),
+        ("[services.client]\nfault = \"fail\"", "[client.retry]"),
+        (
+            "[services.inventory.retry]\nattempts = 3",
+            "inventory is the bottom service and calls nobody, so it has no retry",
+        ),
+        ("[services.inventory]\non_failure = \"pass\"", "so it has no on_failure"),
+        (
+            "[services.pricing]\nfault = \"explode\"",
+            "line 2: fault = \"explode\": `explode` is not a fault",
+        ),
+        (
+            "[services.pricing]\non_failure = \"UNAVAILBLE\"",
+            "did you mean `UNAVAILABLE`?",
+        ),
+        ("transport_codes = \"cooked\"", "write normalized or raw"),
+        ("name = \"\"", "write a name of 1 to 60 characters"),
+        ("[retry]\nattempts = 3\nattempts = 4", "line 3: this is no TOML"),
+        ("[retry\n", "line 1: this is no TOML"),
+        ("\"\\u001b[2J\" = 1", r"`\u{1b}[2J` is no key"),
+    ] {
+        let error = Scenario::from_toml("case.toml", text).unwrap_err().to_string();
+        assert!(
+            error.starts_with("case.toml, line ") && error.contains(named),
+            "{text}\n{error}"
+        );
+        assert!(!error.contains(crate::sanitize::is_control), "{error}");
+    }
+}
+
+#[test]
+fn each_wrong_flag_is_refused_by_name() {
+    type Change = fn(&mut Overrides);
+    let cases: [(&str, Change, &str); 14] = [
+        (
+            "per-hop",
+            |flags| flags.owner = Some("checkuot".to_owned()),
+            "did you mean `checkout`?",
+        ),
+        (
+            "per-hop",
+            |flags| flags.owner = Some("inventory".to_owned()),
+            "calls nobody",
+        ),
+        (
+            "per-hop",
+            |flags| flags.attempts_at = vec![("inventory".to_owned(), 2)],
+            "calls nobody",
+        ),
+        (
+            "per-hop",
+            |flags| flags.attempts_at = vec![("client".to_owned(), 2); 2],
+            "already",
+        ),
+        (
+            "per-hop",
+            |flags| flags.faults = vec![(Some("web".to_owned()), Fault::None)],
+            "no service `web`",
+        ),
+        (
+            "per-hop",
+            |flags| flags.faults = vec![(None, Fault::None), (Some("inventory".to_owned()), Fault::None)],
+            "two --fault",
+        ),
+        ("web > db", |flags| flags.depth = Some(1), "--depth 1: the chain line"),
+        ("single-owner", |flags| flags.depth = Some(1), "no service `frontend`"),
+        (
+            "per-hop",
+            |flags| flags.set = vec!["services.pricing.atempts=2".to_owned()],
+            "--set services.pricing.atempts=2: `atempts`",
+        ),
+        (
+            "per-hop",
+            |flags| flags.set = vec!["load".to_owned()],
+            "write PATH=VALUE",
+        ),
+        ("per-hop", |flags| flags.set = vec!["=3".to_owned()], "keys with dots"),
+        (
+            "per-hop",
+            |flags| flags.set = vec!["name.first=3".to_owned()],
+            "leads through a value",
+        ),
+        (
+            "per-hop",
+            |flags| flags.set = vec!["a\nb=3".to_owned()],
+            "keys with dots",
+        ),
+        (
+            "web x2 > db",
+            |flags| flags.set = vec!["retry.attempts=3".to_owned()],
+            "beside a chain line",
+        ),
+    ];
+    for (source, change, named) in cases {
+        let error = from(source, change).unwrap_err().to_string();
+        assert!(error.contains(named), "{named}: {error}");
+    }
+}
+
+#[test]
+fn each_wrong_source_is_refused_by_name() {
+    for (source, named) in [
+        (
+            "no-such-scenario",
+            "there is no scenario `no-such-scenario` (built in: per-hop",
+        ),
+        ("perhop", "did you mean `per-hop`?"),
+        ("missing.toml", "missing.toml cannot be read"),
+        ("./missing", "./missing cannot be read"),
+        ("/", "it is a folder"),
+        ("web x3 db down", "has no > between"),
+        ("web x0 > db", "the chain line: `x0`"),
+        ("web:0/db:down", "the chain line: `0`"),
+    ] {
+        let error = from(source, |_| ()).unwrap_err().to_string();
+        assert!(error.contains(named), "{source}: {error}");
+    }
+}
+
+#[test]
+fn a_file_is_found_by_its_path_and_named_by_its_stem() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    std::fs::write(&path, "[retry]\nattempts = 2\n").unwrap();
+    let scenario = from(path.to_str().unwrap(), |_| ()).unwrap();
+    assert_eq!(
+        (scenario.name.as_str(), attempts(&scenario)),
+        ("mine", vec![1, 2, 2, 2])
+    );
+    std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
+    assert!(
+        from(path.to_str().unwrap(), |_| ())
+            .unwrap_err()
+            .to_string()
+            .contains("larger than 1 MiB")
+    );
+    std::fs::write(&path, b"name = 'a'\nabout = '\xff'").unwrap();
+    assert!(
+        from(path.to_str().unwrap(), |_| ())
+            .unwrap_err()
+            .to_string()
+            .contains("line 2 is not UTF-8")
+    );
+}
+
+#[test]
+fn deep_and_wide_files_are_refused_in_no_time() {
+    let deep = format!("a = {}1{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(Scenario::from_toml("deep.toml", &deep).is_err());
+    let dotted = format!("{}a = 1", "a.".repeat(50_000));
+    assert!(Scenario::from_toml("dotted.toml", &dotted).is_err());
+    let wide: String = (0..50_000).map(|number| format!("[services.s{number}]\n")).collect();
+    assert!(
+        Scenario::from_toml("wide.toml", &wide)
+            .unwrap_err()
+            .to_string()
+            .contains("wide.toml, line 1")
+    );
+}
+
+#[test]
+fn configs_hold_each_layer_and_proxies_stand_behind_their_caller() {
+    let scenario = from("client x2 > web x3*4 > db down", |flags| {
+        flags.seed = Some(5);
+        flags.retry_on = Some(RetryOn::Any);
+        flags.set = vec!["services.web.on_failure=ABORTED".to_owned()];
+    });
+    let configs = scenario.unwrap().configs();
+    let seen: Vec<_> = configs
+        .iter()
+        .map(|config| (config.service.as_str(), config.retry.attempts))
+        .collect();
+    assert_eq!(seen, [("client", 2), ("web", 3), ("web-proxy", 4), ("db", 1)]);
+    assert!(configs.iter().all(|config| config.seed == 5));
+    assert!(configs[..3].iter().all(|config| config.retry.retry_on == RetryOn::Any));
+    assert_eq!(configs[1].on_failure, OnFailure::Answer(code::Code::Aborted));
+    assert_eq!(
+        (configs[2].on_failure, configs[2].fault),
+        (OnFailure::Pass, Fault::None)
+    );
+    assert_eq!(
+        (configs[3].retry.clone(), configs[3].fault.to_string()),
+        (Policy::default(), "fail".to_owned())
+    );
+}
+
+#[test]
+fn what_cannot_be_run_is_told_what_can() {
+    let error = |line| from(line, |_| ()).unwrap().check_runnable().unwrap_err().to_string();
+    let long = error("a > b > c > d > e");
+    assert!(
+        long.contains("5 services") && long.contains("not built yet") && long.contains("2 to 4"),
+        "{long}"
+    );
+    let proxied = error("web x3*2 > db");
+    assert!(
+        proxied.contains("`web x3*2` is not built yet") && proxied.contains("`web x3` can"),
+        "{proxied}"
+    );
+}
