@@ -11,6 +11,11 @@ fn main() -> ExitCode {
         );
         let _ = render::print_error(&text, anstream::ColorChoice::Auto);
     }));
+    // A defect is never taken for a measurement: it ends with the code of "could not measure".
+    std::panic::catch_unwind(run).unwrap_or(ExitCode::from(3))
+}
+
+fn run() -> ExitCode {
     match cli::parse(std::env::args_os()) {
         Ok(command) => commands::obey(command),
         Err(said) => {
