@@ -35,7 +35,7 @@ use tonic::{
 
 /// Most batches that wait for the tally; senders of further ones wait for their turn.
 pub const QUEUE_BATCHES: usize = 64;
-/// Largest batch in bytes, after decompression. A larger one is refused with `RESOURCE_EXHAUSTED`.
+/// Largest batch in bytes, after decompression. A larger one is refused whole, by tonic.
 pub const MAX_BATCH_BYTES: usize = 64 * 1024 * 1024;
 /// Most batches one connection sends at once.
 pub const MAX_STREAMS: u32 = 128;

@@ -9,6 +9,7 @@
 
 mod index;
 mod record;
+mod requests;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest, resource::v1::Resource, trace::v1::Span,
 };
 use record::{Kind, Record, Refusal, ids_of, record_of, text_of};
+use requests::Requests;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, hash_map::RandomState},
     hash::BuildHasher,
@@ -109,43 +111,13 @@ impl Tally {
     /// SERVER spans of one request by service. `trace` is the trace id, its 16 bytes read as one big-endian number.
     /// Services without one are absent; so is everything for a trace that was never seen.
     pub fn per_request(&self, trace: u128) -> BTreeMap<&str, u64> {
-        self.requests
-            .traces
-            .binary_search(&trace)
-            .map_or_else(|_| BTreeMap::new(), |row| self.row(row))
+        self.requests.of(trace)
     }
 
     /// Every request that left a span, ordered by trace id, with its SERVER spans by service.
     pub fn requests(&self) -> impl Iterator<Item = (u128, BTreeMap<&str, u64>)> {
-        self.requests
-            .traces
-            .iter()
-            .enumerate()
-            .map(|(row, trace)| (*trace, self.row(row)))
+        self.requests.all()
     }
-
-    fn row(&self, row: usize) -> BTreeMap<&str, u64> {
-        let requests = &self.requests;
-        let from = requests.starts[row] as usize;
-        let to = requests
-            .starts
-            .get(row + 1)
-            .map_or(requests.counts.len(), |next| *next as usize);
-        let counts = &requests.counts[from..to];
-        counts
-            .iter()
-            .map(|(service, count)| (requests.names[usize::from(*service)].as_str(), u64::from(*count)))
-            .collect()
-    }
-}
-
-/// SERVER spans per request, packed: the counts of `traces[i]` begin at `starts[i]`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Requests {
-    names: Vec<String>,
-    traces: Vec<u128>,
-    starts: Vec<u32>,
-    counts: Vec<(u16, u32)>,
 }
 
 /// What became of one batch.
@@ -369,8 +341,7 @@ impl Intake {
 
     /// Closes the run: orphans are found, the counts by request are made, and the spans themselves are let go.
     pub fn finish(self) -> Tally {
-        let mut names: Vec<String> = self.services.iter().map(|seen| seen.name.clone()).collect();
-        names.sort_unstable();
+        let names: Vec<String> = self.services.iter().map(|seen| seen.name.clone()).collect();
         let mut services: Vec<ServiceTally> = self
             .services
             .iter()
@@ -404,13 +375,8 @@ impl Intake {
             clock_went_back,
             traces: self.traces.len() as u64,
             named_conflicts: self.name_conflicts(),
-            services: self
-                .services
-                .iter()
-                .map(|seen| seen.name.clone())
-                .zip(services)
-                .collect(),
-            requests: self.pack(names, &arrivals),
+            requests: Requests::pack(&names, self.traces, &arrivals),
+            services: names.into_iter().zip(services).collect(),
         }
     }
 
@@ -436,36 +402,5 @@ impl Intake {
         conflicts.sort_unstable();
         conflicts.truncate(MAX_NAMED_CONFLICTS);
         conflicts
-    }
-
-    fn pack(&self, names: Vec<String>, arrivals: &HashMap<(u32, u16), u32>) -> Requests {
-        let place = |seen: &Seen| names.binary_search(&seen.name).expect("made of the same names");
-        let places: Vec<u16> = self
-            .services
-            .iter()
-            .map(|seen| u16::try_from(place(seen)).expect("MAX_SERVICES fits"))
-            .collect();
-        let mut rows: Vec<(u128, u16, u32)> = arrivals
-            .iter()
-            .map(|((trace, service), count)| (self.traces[*trace as usize], places[usize::from(*service)], *count))
-            .collect();
-        rows.sort_unstable();
-        let mut traces = self.traces.clone();
-        traces.sort_unstable();
-        let mut starts = Vec::with_capacity(traces.len());
-        let mut counts = Vec::with_capacity(rows.len());
-        let mut rows = rows.into_iter().peekable();
-        for trace in &traces {
-            starts.push(u32::try_from(counts.len()).expect("there are no more rows than spans"));
-            while let Some((_, service, count)) = rows.next_if(|row| row.0 == *trace) {
-                counts.push((service, count));
-            }
-        }
-        Requests {
-            names,
-            traces,
-            starts,
-            counts,
-        }
     }
 }
