@@ -1,9 +1,10 @@
 //! The tally: spans in, counts out. Pure: no socket, no clock, no task.
 //!
-//! [`Intake`] takes batches while a run goes on; [`Intake::finish`] closes it and gives the [`Tally`]. Spans are told apart by
-//! (trace id, span id), so an export that was retried after its answer got lost changes no count: the second copy of a span
-//! is a duplicate. The order in which batches arrive never matters: what depends on other spans (orphans) is computed once,
-//! at the end, and of several spans that claim the same ids the same one is kept whichever came first.
+//! [`Intake`] takes batches while a run goes on; [`Intake::finish`] closes it and gives the [`Tally`]. Spans are told
+//! apart by (trace id, span id), so an export that was retried after its answer got lost changes no count: the second
+//! copy of a span is a duplicate. The order in which batches arrive never matters: what depends on other spans
+//! (orphans) is computed once, at the end, and of several spans that claim the same ids the same one is kept
+//! whichever came first.
 //!
 //! A span is held in 32 bytes and 8 to 16 more of index; names and attributes are hashed, never stored.
 
@@ -52,7 +53,8 @@ pub struct Tally {
     pub unnamed: u64,
     /// Spans refused because their trace id or span id is all zero or of the wrong length.
     pub rejected: u64,
-    /// Spans of this run that came when [`MAX_SPANS`] or [`MAX_SERVICES`] was reached: the counts above are then floors.
+    /// Spans of this run that came when [`MAX_SPANS`] or [`MAX_SERVICES`] was reached: the counts above are then
+    /// floors.
     pub overflowed: u64,
     /// Distinct spans that end before they start. Their duration is taken as zero; no other count changes.
     pub clock_went_back: u64,
