@@ -1,8 +1,9 @@
-//! The collector: takes spans over OTLP gRPC from the services, hands them to the tally, and passes them on outside if asked.
+//! The collector: takes spans over OTLP gRPC from the services, hands them to the tally, and passes them on outside
+//! if asked.
 //!
 //! It lives on a thread of its own. All batches go through one bounded queue to one owner, the [`Intake`]; a batch is
-//! acknowledged only after the owner has it, so a sender that got its answer knows that its spans count, and a full queue
-//! slows senders down rather than losing anything. What the spans mean is said in [`crate::tally`].
+//! acknowledged only after the owner has it, so a sender that got its answer knows that its spans count, and a full
+//! queue slows senders down rather than losing anything. What the spans mean is said in [`crate::tally`].
 
 pub(crate) mod thread;
 
@@ -35,7 +36,7 @@ use tonic::{
 
 /// Most batches that wait for the tally; senders of further ones wait for their turn.
 pub const QUEUE_BATCHES: usize = 64;
-/// Largest batch in bytes, after decompression. A larger one is refused with `RESOURCE_EXHAUSTED`.
+/// Largest batch in bytes, after decompression. A larger one is refused whole, by tonic.
 pub const MAX_BATCH_BYTES: usize = 64 * 1024 * 1024;
 /// Most batches one connection sends at once.
 pub const MAX_STREAMS: u32 = 128;
@@ -125,8 +126,8 @@ impl Collector {
         self.progress.borrow().clone()
     }
 
-    /// Waits until each of these services has at least so many distinct spans, of every kind, and then returns true at once.
-    /// False when that has not come to pass within `limit`, or the collector has died.
+    /// Waits until each of these services has at least so many distinct spans, of every kind, and then returns true
+    /// at once. False when that has not come to pass within `limit`, or the collector has died.
     pub async fn wait_for(&self, wanted: &[(String, u64)], limit: Duration) -> bool {
         let mut progress = self.progress.clone();
         let reached =
@@ -134,8 +135,8 @@ impl Collector {
         matches!(timeout(limit, reached).await, Ok(Ok(_)))
     }
 
-    /// Stops and gives the counts. Peers that are still sending have [`DRAIN_LIMIT`]; forwarding has its own limit after it.
-    /// Must be called within a tokio runtime, which it does not block.
+    /// Stops and gives the counts. Peers that are still sending have [`DRAIN_LIMIT`]; forwarding has its own limit
+    /// after it. Must be called within a tokio runtime, which it does not block.
     pub async fn finish(self) -> Result<Collected, CollectorError> {
         // A collector that has died is found out in the next line.
         let _ = self.stop.send(());
@@ -168,7 +169,8 @@ struct Batch {
     answer: oneshot::Sender<ExportTraceServiceResponse>,
 }
 
-/// The life of the collector's thread. `stopped` says whether to drain (a message) or to leave at once (its sender is gone).
+/// The life of the collector's thread. `stopped` says whether to drain (a message) or to leave at once (its sender is
+/// gone).
 async fn collect(listener: tokio::net::TcpListener, mut owner: Owner, stopped: oneshot::Receiver<()>) -> Collected {
     let (queue, mut batches) = mpsc::channel(QUEUE_BATCHES);
     let serving = async {

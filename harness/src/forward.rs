@@ -1,9 +1,9 @@
 //! Forwards what the collector accepted to an outside OTLP collector, without ever holding up the count.
 //!
-//! The forwarder has a thread of its own and a bounded queue. When the outside collector is slow, hangs or is not there, the
-//! queue fills, and what does not fit is counted as dropped. Each batch is tried once, for at most [`ATTEMPT_LIMIT`], and
-//! never again: a retry is what this tool counts, so its own parts make none that nobody asked for. Leaving takes at most
-//! [`LEAVE_LIMIT`]. Nothing is printed here; [`Forwarded`] says what became of it all.
+//! The forwarder has a thread of its own and a bounded queue. When the outside collector is slow, hangs or is not
+//! there, the queue fills, and what does not fit is counted as dropped. Each batch is tried once, for at most
+//! [`ATTEMPT_LIMIT`], and never again: a retry is what this tool counts, so its own parts make none that nobody asked
+//! for. Leaving takes at most [`LEAVE_LIMIT`]. Nothing is printed here; [`Forwarded`] says what became of it all.
 
 use crate::collector::thread;
 use http::Uri;

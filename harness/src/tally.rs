@@ -1,14 +1,16 @@
 //! The tally: spans in, counts out. Pure: no socket, no clock, no task.
 //!
-//! [`Intake`] takes batches while a run goes on; [`Intake::finish`] closes it and gives the [`Tally`]. Spans are told apart by
-//! (trace id, span id), so an export that was retried after its answer got lost changes no count: the second copy of a span
-//! is a duplicate. The order in which batches arrive never matters: what depends on other spans (orphans) is computed once,
-//! at the end, and of several spans that claim the same ids the same one is kept whichever came first.
+//! [`Intake`] takes batches while a run goes on; [`Intake::finish`] closes it and gives the [`Tally`]. Spans are told
+//! apart by (trace id, span id), so an export that was retried after its answer got lost changes no count: the second
+//! copy of a span is a duplicate. The order in which batches arrive never matters: what depends on other spans
+//! (orphans) is computed once, at the end, and of several spans that claim the same ids the same one is kept
+//! whichever came first.
 //!
 //! A span is held in 32 bytes and 8 to 16 more of index; names and attributes are hashed, never stored.
 
 mod index;
 mod record;
+mod requests;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +21,7 @@ use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest, resource::v1::Resource, trace::v1::Span,
 };
 use record::{Kind, Record, Refusal, ids_of, record_of, text_of};
+use requests::Requests;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, hash_map::RandomState},
     hash::BuildHasher,
@@ -50,7 +53,8 @@ pub struct Tally {
     pub unnamed: u64,
     /// Spans refused because their trace id or span id is all zero or of the wrong length.
     pub rejected: u64,
-    /// Spans of this run that came when [`MAX_SPANS`] or [`MAX_SERVICES`] was reached: the counts above are then floors.
+    /// Spans of this run that came when [`MAX_SPANS`] or [`MAX_SERVICES`] was reached: the counts above are then
+    /// floors.
     pub overflowed: u64,
     /// Distinct spans that end before they start. Their duration is taken as zero; no other count changes.
     pub clock_went_back: u64,
@@ -109,43 +113,13 @@ impl Tally {
     /// SERVER spans of one request by service. `trace` is the trace id, its 16 bytes read as one big-endian number.
     /// Services without one are absent; so is everything for a trace that was never seen.
     pub fn per_request(&self, trace: u128) -> BTreeMap<&str, u64> {
-        self.requests
-            .traces
-            .binary_search(&trace)
-            .map_or_else(|_| BTreeMap::new(), |row| self.row(row))
+        self.requests.of(trace)
     }
 
     /// Every request that left a span, ordered by trace id, with its SERVER spans by service.
     pub fn requests(&self) -> impl Iterator<Item = (u128, BTreeMap<&str, u64>)> {
-        self.requests
-            .traces
-            .iter()
-            .enumerate()
-            .map(|(row, trace)| (*trace, self.row(row)))
+        self.requests.all()
     }
-
-    fn row(&self, row: usize) -> BTreeMap<&str, u64> {
-        let requests = &self.requests;
-        let from = requests.starts[row] as usize;
-        let to = requests
-            .starts
-            .get(row + 1)
-            .map_or(requests.counts.len(), |next| *next as usize);
-        let counts = &requests.counts[from..to];
-        counts
-            .iter()
-            .map(|(service, count)| (requests.names[usize::from(*service)].as_str(), u64::from(*count)))
-            .collect()
-    }
-}
-
-/// SERVER spans per request, packed: the counts of `traces[i]` begin at `starts[i]`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Requests {
-    names: Vec<String>,
-    traces: Vec<u128>,
-    starts: Vec<u32>,
-    counts: Vec<(u16, u32)>,
 }
 
 /// What became of one batch.
@@ -369,8 +343,7 @@ impl Intake {
 
     /// Closes the run: orphans are found, the counts by request are made, and the spans themselves are let go.
     pub fn finish(self) -> Tally {
-        let mut names: Vec<String> = self.services.iter().map(|seen| seen.name.clone()).collect();
-        names.sort_unstable();
+        let names: Vec<String> = self.services.iter().map(|seen| seen.name.clone()).collect();
         let mut services: Vec<ServiceTally> = self
             .services
             .iter()
@@ -404,13 +377,8 @@ impl Intake {
             clock_went_back,
             traces: self.traces.len() as u64,
             named_conflicts: self.name_conflicts(),
-            services: self
-                .services
-                .iter()
-                .map(|seen| seen.name.clone())
-                .zip(services)
-                .collect(),
-            requests: self.pack(names, &arrivals),
+            requests: Requests::pack(&names, self.traces, &arrivals),
+            services: names.into_iter().zip(services).collect(),
         }
     }
 
@@ -436,36 +404,5 @@ impl Intake {
         conflicts.sort_unstable();
         conflicts.truncate(MAX_NAMED_CONFLICTS);
         conflicts
-    }
-
-    fn pack(&self, names: Vec<String>, arrivals: &HashMap<(u32, u16), u32>) -> Requests {
-        let place = |seen: &Seen| names.binary_search(&seen.name).expect("made of the same names");
-        let places: Vec<u16> = self
-            .services
-            .iter()
-            .map(|seen| u16::try_from(place(seen)).expect("MAX_SERVICES fits"))
-            .collect();
-        let mut rows: Vec<(u128, u16, u32)> = arrivals
-            .iter()
-            .map(|((trace, service), count)| (self.traces[*trace as usize], places[usize::from(*service)], *count))
-            .collect();
-        rows.sort_unstable();
-        let mut traces = self.traces.clone();
-        traces.sort_unstable();
-        let mut starts = Vec::with_capacity(traces.len());
-        let mut counts = Vec::with_capacity(rows.len());
-        let mut rows = rows.into_iter().peekable();
-        for trace in &traces {
-            starts.push(u32::try_from(counts.len()).expect("there are no more rows than spans"));
-            while let Some((_, service, count)) = rows.next_if(|row| row.0 == *trace) {
-                counts.push((service, count));
-            }
-        }
-        Requests {
-            names,
-            traces,
-            starts,
-            counts,
-        }
     }
 }

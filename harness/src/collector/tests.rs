@@ -204,8 +204,17 @@ async fn silent_peers_do_not_hold_the_end() {
     let mut idle = client(&collector).await;
     idle.export(batches(1, 500).next().unwrap()).await.unwrap();
     let began = Instant::now();
-    let tally = collector.finish().await.unwrap().tally;
+    // Were this thread blocked meanwhile, the other side would hardly get a turn.
+    let mut turns = 0;
+    let mut finish = pin!(collector.finish());
+    let tally = loop {
+        tokio::select! {
+            collected = &mut finish => break collected.unwrap().tally,
+            () = sleep(Duration::from_millis(10)) => turns += 1,
+        }
+    };
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(turns > 20, "{turns}");
     assert_eq!(tally.server("inventory"), 500);
     drop(silent);
 }

@@ -1,5 +1,6 @@
-//! A thread with a tokio runtime of its own: load in the harness's main runtime never starves what runs here, and no tracing
-//! subscriber sees it, so the collector's traffic can never turn into spans that are exported to the collector.
+//! A thread with a tokio runtime of its own: load in the harness's main runtime never starves what runs here, and no
+//! tracing subscriber sees it, so the collector's traffic can never turn into spans that are exported to the
+//! collector.
 
 use std::{future::Future, io, thread::JoinHandle};
 use tokio::{
@@ -13,8 +14,8 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-/// Runs the future that `make` makes to its end. The receiver gets the outcome when the future has ended, every task it left
-/// behind is gone and its sockets are closed; it gets an error when the thread panicked.
+/// Runs the future that `make` makes to its end. The receiver gets the outcome when the future has ended, every task
+/// it left behind is gone and its sockets are closed; it gets an error when the thread panicked.
 pub(crate) fn spawn<Made, Outcome>(
     name: &str,
     runtime: Runtime,

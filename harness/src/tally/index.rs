@@ -1,5 +1,5 @@
-//! A hash index that keeps positions only: 8 to 16 bytes for each entry, where a map that keeps its keys takes over 100.
-//! The keys stay where they are kept anyway, and the caller compares them.
+//! A hash index that keeps positions only: 8 to 16 bytes for each entry, where a map that keeps its keys takes over
+//! 100. The keys stay where they are kept anyway, and the caller compares them.
 
 /// Marks a free slot; no position reaches it (`MAX_SPANS` is far below).
 const FREE: u32 = u32::MAX;

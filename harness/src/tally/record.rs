@@ -51,7 +51,8 @@ pub fn has_valid_ids(span: &Span) -> bool {
     ids_of(span).is_ok()
 }
 
-/// Trace id and span id. Refusing them is the rule of the OTLP data model: all zero is invalid, and so is another length.
+/// Trace id and span id. Refusing them is the rule of the OTLP data model: all zero is invalid, and so is another
+/// length.
 pub(super) fn ids_of(span: &Span) -> Result<(u128, u64), Refusal> {
     let trace = u128::from_be_bytes(
         span.trace_id
@@ -89,7 +90,8 @@ pub(super) fn record_of(span: &Span, id: u64, service: u16) -> Record {
     }
 }
 
-/// A hash over what makes two copies of a span the same. Attributes are a map by OTLP's rules, so their order is left out.
+/// A hash over what makes two copies of a span the same. Attributes are a map by OTLP's rules, so their order is left
+/// out.
 fn content_of(span: &Span) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&span.name, span.kind, &span.parent_span_id).hash(&mut hasher);

@@ -72,7 +72,8 @@ fn tally_of(batches: &[ExportTraceServiceRequest]) -> Tally {
     intake.finish()
 }
 
-/// One request through three attempts at each of three hops, as the services export it: 40 arrivals, 39 attempts, 13 calls.
+/// One request through three attempts at each of three hops, as the services export it: 40 arrivals, 39 attempts, 13
+/// calls.
 fn headline(trace: u128) -> Vec<ExportTraceServiceRequest> {
     const CHAIN: [&str; 4] = ["frontend", "checkout", "pricing", "inventory"];
     let mut spans: [Vec<Span>; 4] = Default::default();
