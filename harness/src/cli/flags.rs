@@ -153,7 +153,7 @@ pub(super) struct ScenarioFlags {
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "What is sent")]
     pub(super) seed: Option<String>,
     /// Any key of a scenario file, as in load.requests=5; repeatable
-    #[arg(long, value_name = "PATH=VALUE", help_heading = "What is sent")]
+    #[arg(long, value_name = "PATH=VALUE", help_heading = "Anything else")]
     pub(super) set: Vec<String>,
 }
 

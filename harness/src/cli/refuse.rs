@@ -72,6 +72,10 @@ pub(super) fn from_clap(error: &clap::Error, arguments: &[OsString], program: &s
     let flag = argument.split([' ', '=']).next().unwrap_or_default();
     match error.kind() {
         ErrorKind::UnknownArgument if PLANNED_FLAGS.contains(&flag) => not_built(flag),
+        ErrorKind::UnknownArgument if !flag.starts_with('-') => {
+            let word = sanitize(&argument);
+            CliError::refused(format_args!("`{word}` is one word too many (see {called} --help)"))
+        }
         ErrorKind::UnknownArgument => unknown_flag(flag, command, &called, program),
         ErrorKind::ArgumentConflict => conflict(error, flag, &called),
         ErrorKind::InvalidSubcommand => match context(error, ContextKind::InvalidSubcommand) {
@@ -83,10 +87,7 @@ pub(super) fn from_clap(error: &clap::Error, arguments: &[OsString], program: &s
                 let valid = context(error, ContextKind::ValidValue).unwrap_or_default();
                 CliError::refused(format_args!("{flag} {}: write {valid}", sanitize(&value)))
             }
-            _ => CliError::refused(format_args!(
-                "{} wants a value (see {called} --help)",
-                sanitize(&argument)
-            )),
+            _ => CliError::refused(format_args!("{} wants a value (see {called} --help)", sanitize(flag))),
         },
         ErrorKind::InvalidUtf8 => CliError::refused("an argument is not UTF-8 text"),
         _ => from_text(error, &called),
@@ -115,6 +116,10 @@ pub(super) fn unknown_command(words: &[OsString], program: &str) -> CliError {
     }
     let typed = Typed::command();
     let commands: Vec<_> = typed.get_subcommands().map(clap::Command::get_name).collect();
+    if commands.contains(&word.as_str()) {
+        let first = "the command comes first, its flags behind it";
+        return CliError::refused(format_args!("{first}: {program} {word} ..."));
+    }
     let hint = match nearest(&word, BUILT_IN.iter().map(|built_in| built_in.name)) {
         Some(scenario) if nearest(&word, commands.iter().copied()).is_none() => {
             format!("; did you mean `{program} run {scenario}`?")

@@ -405,10 +405,13 @@ fn number(flag: &str, text: &str, least: u64, most: u64, right: &str) -> Result<
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     match digits.parse() {
         Ok(number) if plain && (least..=most).contains(&number) => Ok(number),
-        _ => Err(CliError::refused(format_args!(
-            "{}{}: {right}",
-            sanitize(flag),
-            sanitize(text)
-        ))),
+        _ => {
+            let shown = if text.is_empty() {
+                "''".to_owned()
+            } else {
+                sanitize(text)
+            };
+            Err(CliError::refused(format_args!("{}{shown}: {right}", sanitize(flag))))
+        }
     }
 }

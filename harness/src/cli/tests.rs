@@ -315,7 +315,13 @@ fn each_wrong_word_is_refused_with_what_would_be_right() {
         (&["run", "--attempts", "101"], "--attempts 101"),
         (&["run", "--attempts", "-1"], "--attempts -1: write 1 to 100"),
         (&["run", "--attempts", "+3"], "--attempts +3"),
-        (&["run", "--attempts"], "--attempts"),
+        (&["run", "--attempts"], "--attempts wants a value"),
+        (&["run", "--attempts", ""], "--attempts '': write 1 to 100"),
+        (
+            &["--json", "-", "run"],
+            "the command comes first, its flags behind it: target/release/harness run ...",
+        ),
+        (&["health", "a", "b"], "`b` is one word too many"),
         (&["run", "--attempts", "2", "--retries", "1"], "say the same thing"),
         (&["run", "--retries", "100"], "--retries 100: write 0 to 99"),
         (
