@@ -143,7 +143,10 @@ pub struct CliError {
 impl CliError {
     /// A refusal; `message` is fit for a terminal.
     pub fn refused(message: impl std::fmt::Display) -> Self {
-        Self { text: format!("error: {message}"), exit_code: 2 }
+        Self {
+            text: format!("error: {message}"),
+            exit_code: 2,
+        }
     }
 }
 
@@ -172,5 +175,9 @@ const NAME: &str = "harness";
 /// The program as it can be typed again: the path it was started by, or its plain name.
 pub fn program_name(first_argument: &std::ffi::OsStr) -> String {
     let typed = first_argument.to_string_lossy();
-    if typed.is_empty() { NAME.to_owned() } else { crate::scenario::shell_quoted(&typed) }
+    if typed.is_empty() {
+        NAME.to_owned()
+    } else {
+        crate::scenario::shell_quoted(&typed)
+    }
 }

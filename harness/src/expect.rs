@@ -129,7 +129,12 @@ impl Expectation {
             Some(FAILS) => Subject::Fails,
             Some(name) => {
                 let hint = did_you_mean(name, services.iter().copied().chain([TOTAL, FAILS]));
-                return Err(ExpectError::Unknown { text: shown, name: sanitize(name), hint, known: services.join(", ") });
+                return Err(ExpectError::Unknown {
+                    text: shown,
+                    name: sanitize(name),
+                    hint,
+                    known: services.join(", "),
+                });
             }
         };
         let value = match value.strip_suffix('%') {
@@ -137,10 +142,20 @@ impl Expectation {
             Some(share) => read_share(share.trim()).ok_or(ExpectError::ShareRange(shown))?,
             None => match value.parse() {
                 Ok(count) => Value::Count(count),
-                Err(_) => return Err(ExpectError::Number { text: shown, value: sanitize(value) }),
+                Err(_) => {
+                    return Err(ExpectError::Number {
+                        text: shown,
+                        value: sanitize(value),
+                    });
+                }
             },
         };
-        Ok(Self { text: text.trim().to_owned(), subject, comparison, value })
+        Ok(Self {
+            text: text.trim().to_owned(),
+            subject,
+            comparison,
+            value,
+        })
     }
 
     /// Holds it against the counts. Without a count it is not met, and says so.
@@ -158,17 +173,31 @@ impl Expectation {
                 self.at(counts, bottom)
             }
         };
-        Expected { expression: self.text.clone(), met: met.unwrap_or(false), text: format!("{said} {found}") }
+        Expected {
+            expression: self.text.clone(),
+            met: met.unwrap_or(false),
+            text: format!("{said} {found}"),
+        }
     }
 
     fn at(&self, counts: &Counts, name: &str) -> (Option<bool>, String) {
-        let received = counts.services.iter().find(|(service, _)| service == name).and_then(|(_, count)| *count);
-        let predicted = counts.predicted.iter().find(|(service, _)| service == name).map(|(_, text)| text.as_str());
+        let received = counts
+            .services
+            .iter()
+            .find(|(service, _)| service == name)
+            .and_then(|(_, count)| *count);
+        let predicted = counts
+            .predicted
+            .iter()
+            .find(|(service, _)| service == name)
+            .map(|(_, text)| text.as_str());
         self.arrivals(received.map(u128::from), predicted)
     }
 
     fn arrivals(&self, received: Option<u128>, predicted: Option<&str>) -> (Option<bool>, String) {
-        let Value::Count(expected) = self.value else { return (None, String::new()) };
+        let Value::Count(expected) = self.value else {
+            return (None, String::new());
+        };
         let met = received.map(|received| self.comparison.holds(received.cmp(&expected.into())));
         let predicted = predicted.map(|text| format!("{text} {} predicted", if text == "1" { "was" } else { "were" }));
         let found = match (predicted, received) {
@@ -238,7 +267,11 @@ impl Counts {
 
 fn failures(counts: &Counts) -> String {
     let requests = if counts.requests == 1 { "request" } else { "requests" };
-    format!("{} of {} {requests} failed.", grouped(counts.failed.into()), grouped(counts.requests.into()))
+    format!(
+        "{} of {} {requests} failed.",
+        grouped(counts.failed.into()),
+        grouped(counts.requests.into())
+    )
 }
 
 /// `0.1` as a share in per cent.
@@ -262,8 +295,13 @@ mod tests {
     fn headline() -> Counts {
         let services = SHOP.into_iter().zip([1, 3, 9, 27]);
         Counts {
-            services: services.clone().map(|(name, count)| (name.to_owned(), Some(count))).collect(),
-            predicted: services.map(|(name, count)| (name.to_owned(), count.to_string())).collect(),
+            services: services
+                .clone()
+                .map(|(name, count)| (name.to_owned(), Some(count)))
+                .collect(),
+            predicted: services
+                .map(|(name, count)| (name.to_owned(), count.to_string()))
+                .collect(),
             requests: 1,
             failed: 1,
         }
@@ -277,25 +315,50 @@ mod tests {
     #[test]
     fn a_miss_says_what_was_expected_predicted_and_counted() {
         let (met, text) = judged("12", &headline());
-        assert_eq!((met, text.as_str()), (false, "You expected 12. 27 were predicted and 27 arrived."));
-        assert_eq!(judged("frontend>1", &headline()).1, "You expected frontend>1. 1 was predicted and 1 arrived.");
+        assert_eq!(
+            (met, text.as_str()),
+            (false, "You expected 12. 27 were predicted and 27 arrived.")
+        );
+        assert_eq!(
+            judged("frontend>1", &headline()).1,
+            "You expected frontend>1. 1 was predicted and 1 arrived."
+        );
     }
 
     #[test]
     fn every_form_is_met_by_the_headline() {
-        for text in
-            ["27", "=27", "inventory=27", "inventory <= 30", "inventory>=27", "pricing<10", "pricing>8", "total=40", "fails=1", "fails<=100%"]
-        {
+        for text in [
+            "27",
+            "=27",
+            "inventory=27",
+            "inventory <= 30",
+            "inventory>=27",
+            "pricing<10",
+            "pricing>8",
+            "total=40",
+            "fails=1",
+            "fails<=100%",
+        ] {
             assert!(judged(text, &headline()).0, "{text}");
         }
-        assert_eq!(judged("total=40", &headline()).1, "You expected total=40. 40 were predicted and 40 arrived.");
+        assert_eq!(
+            judged("total=40", &headline()).1,
+            "You expected total=40. 40 were predicted and 40 arrived."
+        );
     }
 
     #[test]
     fn shares_are_exact() {
-        let of = |failed| Counts { requests: 1_000, failed, ..headline() };
+        let of = |failed| Counts {
+            requests: 1_000,
+            failed,
+            ..headline()
+        };
         assert!(judged("fails<=0.1%", &of(1)).0);
-        assert_eq!(judged("fails<=0.1%", &of(2)), (false, "You expected fails<=0.1%. 2 of 1000 requests failed.".to_owned()));
+        assert_eq!(
+            judged("fails<=0.1%", &of(2)),
+            (false, "You expected fails<=0.1%. 2 of 1000 requests failed.".to_owned())
+        );
         assert!(judged("fails=0.200%", &of(2)).0);
     }
 
@@ -312,7 +375,14 @@ mod tests {
     fn a_service_of_that_name_comes_before_the_word() {
         let expectation = Expectation::parse("total=5", &["web", "total"]).unwrap();
         let services = vec![("web".to_owned(), Some(1)), ("total".to_owned(), Some(5))];
-        assert!(expectation.judge(&Counts { services, ..Counts::default() }).met);
+        assert!(
+            expectation
+                .judge(&Counts {
+                    services,
+                    ..Counts::default()
+                })
+                .met
+        );
     }
 
     #[test]
@@ -332,7 +402,10 @@ mod tests {
             ("fails<=0.0000000001%", "at most 9 decimals"),
         ] {
             let error = Expectation::parse(text, &SHOP).unwrap_err().to_string();
-            assert!(error.starts_with("--expect") && error.contains(named), "{text}: {error}");
+            assert!(
+                error.starts_with("--expect") && error.contains(named),
+                "{text}: {error}"
+            );
         }
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod suggest;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod values;
 
 pub use build::{DEFAULT_ATTEMPTS, DEFAULT_ITEM, DEFAULT_SCENARIO, default_names};
 pub use builtin::{BUILT_IN, BuiltIn};
@@ -24,10 +25,10 @@ pub use configs::Role;
 pub(crate) use limits::grouped;
 pub use limits::{ARRIVALS_PER_SECOND, DEFAULT_MAX_CALLS, MAX_RUNNABLE, check_deadline, check_max_calls};
 pub use overrides::Overrides;
-pub(crate) use read::{DEADLINE_RIGHT, SEED_RIGHT, checked_item, parse_deadline, parse_retry_on, parse_seed};
-pub use read::{MAX_CONCURRENCY, MAX_DEADLINE, MAX_DEPTH, MAX_ITEM, MAX_REQUESTS};
 pub use repeat::shell_quoted;
 pub use tree::Place;
+pub(crate) use values::{DEADLINE_RIGHT, SEED_RIGHT, checked_item, parse_deadline, parse_retry_on, parse_seed};
+pub use values::{MAX_CONCURRENCY, MAX_DEADLINE, MAX_DEPTH, MAX_ITEM, MAX_REQUESTS, OrNone};
 
 use crate::chain_line::ChainLineError;
 use chassis::{

@@ -129,10 +129,22 @@ pub(super) struct ScenarioFlags {
     #[arg(long, value_name = "TEXT", help_heading = "What is sent")]
     pub(super) item: Option<String>,
     /// How many requests [default: 1]
-    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, help_heading = "What is sent")]
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        help_heading = "What is sent"
+    )]
     pub(super) requests: Option<String>,
     /// How many of them at once [default: 1]
-    #[arg(short = 'c', long, value_name = "N", allow_negative_numbers = true, help_heading = "What is sent")]
+    #[arg(
+        short = 'c',
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        help_heading = "What is sent"
+    )]
     pub(super) concurrency: Option<String>,
     /// Time each request has, or none [default: 10s]
     #[arg(long, value_name = "D", allow_negative_numbers = true, help_heading = "What is sent")]
@@ -141,7 +153,7 @@ pub(super) struct ScenarioFlags {
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "What is sent")]
     pub(super) seed: Option<String>,
     /// Any key of a scenario file, as in load.requests=5; repeatable
-    #[arg(long, value_name = "PATH=VALUE", help_heading = "What is sent")]
+    #[arg(long, value_name = "PATH=VALUE", help_heading = "Anything else")]
     pub(super) set: Vec<String>,
 }
 
@@ -180,7 +192,9 @@ impl Typed {
     /// Reads the words; help and refusals come back in the house's own words.
     pub(super) fn read(arguments: &[OsString], program: &str) -> Result<Self, CliError> {
         let command = help::with_examples(Self::command(), program);
-        let read = command.try_get_matches_from(arguments).and_then(|matches| Self::from_arg_matches(&matches));
+        let read = command
+            .try_get_matches_from(arguments)
+            .and_then(|matches| Self::from_arg_matches(&matches));
         read.map_err(|error| refuse::from_clap(&error, arguments, program))
     }
 }
@@ -188,9 +202,42 @@ impl Typed {
 impl ScenarioFlags {
     /// Whether no flag was given.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { attempts, attempts_at, retries, retries_at, owner, retry_on, depth, .. } = self;
-        let Self { fault, item, requests, concurrency, deadline, seed, set, .. } = self;
-        [attempts, retries, owner, retry_on, depth, item, requests, concurrency, deadline, seed].iter().all(|flag| flag.is_none())
-            && [attempts_at, retries_at, fault, set].iter().all(|flags| flags.is_empty())
+        let Self {
+            attempts,
+            attempts_at,
+            retries,
+            retries_at,
+            owner,
+            retry_on,
+            depth,
+            ..
+        } = self;
+        let Self {
+            fault,
+            item,
+            requests,
+            concurrency,
+            deadline,
+            seed,
+            set,
+            ..
+        } = self;
+        [
+            attempts,
+            retries,
+            owner,
+            retry_on,
+            depth,
+            item,
+            requests,
+            concurrency,
+            deadline,
+            seed,
+        ]
+        .iter()
+        .all(|flag| flag.is_none())
+            && [attempts_at, retries_at, fault, set]
+                .iter()
+                .all(|flags| flags.is_empty())
     }
 }

@@ -13,8 +13,18 @@ use clap::{
 use std::ffi::OsString;
 
 /// Commands that the design names and nobody obeys.
-const PLANNED_COMMANDS: [&str; 10] =
-    ["up", "call", "fail", "heal", "retry", "status", "sweep", "tour", "audit", "completions"];
+const PLANNED_COMMANDS: [&str; 10] = [
+    "up",
+    "call",
+    "fail",
+    "heal",
+    "retry",
+    "status",
+    "sweep",
+    "tour",
+    "audit",
+    "completions",
+];
 /// Flags that the design names and nobody obeys.
 const PLANNED_FLAGS: [&str; 21] = [
     "--rate",
@@ -51,7 +61,10 @@ pub(super) fn from_clap(error: &clap::Error, arguments: &[OsString], program: &s
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        return CliError { text: error.render().to_string(), exit_code: 0 };
+        return CliError {
+            text: error.render().to_string(),
+            exit_code: 0,
+        };
     }
     let command = typed_command(arguments);
     let called = command.map_or_else(|| program.to_owned(), |command| format!("{program} {command}"));
@@ -59,6 +72,10 @@ pub(super) fn from_clap(error: &clap::Error, arguments: &[OsString], program: &s
     let flag = argument.split([' ', '=']).next().unwrap_or_default();
     match error.kind() {
         ErrorKind::UnknownArgument if PLANNED_FLAGS.contains(&flag) => not_built(flag),
+        ErrorKind::UnknownArgument if !flag.starts_with('-') => {
+            let word = sanitize(&argument);
+            CliError::refused(format_args!("`{word}` is one word too many (see {called} --help)"))
+        }
         ErrorKind::UnknownArgument => unknown_flag(flag, command, &called, program),
         ErrorKind::ArgumentConflict => conflict(error, flag, &called),
         ErrorKind::InvalidSubcommand => match context(error, ContextKind::InvalidSubcommand) {
@@ -70,7 +87,7 @@ pub(super) fn from_clap(error: &clap::Error, arguments: &[OsString], program: &s
                 let valid = context(error, ContextKind::ValidValue).unwrap_or_default();
                 CliError::refused(format_args!("{flag} {}: write {valid}", sanitize(&value)))
             }
-            _ => CliError::refused(format_args!("{} wants a value (see {called} --help)", sanitize(&argument))),
+            _ => CliError::refused(format_args!("{} wants a value (see {called} --help)", sanitize(flag))),
         },
         ErrorKind::InvalidUtf8 => CliError::refused("an argument is not UTF-8 text"),
         _ => from_text(error, &called),
@@ -79,7 +96,10 @@ pub(super) fn from_clap(error: &clap::Error, arguments: &[OsString], program: &s
 
 /// A first word that is no command.
 pub(super) fn unknown_command(words: &[OsString], program: &str) -> CliError {
-    let word = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let word = words
+        .first()
+        .map(|word| word.to_string_lossy().into_owned())
+        .unwrap_or_default();
     if PLANNED_COMMANDS.contains(&word.as_str()) {
         return not_built(&word);
     }
@@ -89,36 +109,55 @@ pub(super) fn unknown_command(words: &[OsString], program: &str) -> CliError {
         || word.to_ascii_lowercase().ends_with(".toml")
         || chain_line::is_address(&word);
     if is_scenario {
-        return CliError::refused(format_args!("`{shown}` is no command; did you mean `{program} run {}`?", shell_quoted(&shown)));
+        return CliError::refused(format_args!(
+            "`{shown}` is no command; did you mean `{program} run {}`?",
+            shell_quoted(&shown)
+        ));
     }
     let typed = Typed::command();
     let commands: Vec<_> = typed.get_subcommands().map(clap::Command::get_name).collect();
+    if commands.contains(&word.as_str()) {
+        let first = "the command comes first, its flags behind it";
+        return CliError::refused(format_args!("{first}: {program} {word} ..."));
+    }
     let hint = match nearest(&word, BUILT_IN.iter().map(|built_in| built_in.name)) {
         Some(scenario) if nearest(&word, commands.iter().copied()).is_none() => {
             format!("; did you mean `{program} run {scenario}`?")
         }
         _ => did_you_mean(&word, commands.iter().copied()),
     };
-    CliError::refused(format_args!("`{shown}` is no command{hint} (commands: {})", commands.join(", ")))
+    CliError::refused(format_args!(
+        "`{shown}` is no command{hint} (commands: {})",
+        commands.join(", ")
+    ))
 }
 
 fn unknown_flag(flag: &str, command: Option<&'static str>, called: &str, program: &str) -> CliError {
     let typed = Typed::command();
     let own = command.and_then(|name| typed.find_subcommand(name)).unwrap_or(&typed);
     let flags = |command: &clap::Command| {
-        command.get_arguments().filter_map(|argument| argument.get_long().map(|long| format!("--{long}"))).collect::<Vec<_>>()
+        command
+            .get_arguments()
+            .filter_map(|argument| argument.get_long().map(|long| format!("--{long}")))
+            .collect::<Vec<_>>()
     };
     let shown = sanitize(flag);
-    let elsewhere: Vec<_> =
-        typed.get_subcommands().filter(|command| flags(command).iter().any(|known| known == flag)).collect();
+    let elsewhere: Vec<_> = typed
+        .get_subcommands()
+        .filter(|command| flags(command).iter().any(|known| known == flag))
+        .collect();
     if let Some(first) = elsewhere.first() {
         let first = first.get_name();
-        return CliError::refused(format_args!("`{shown}` is no flag of `{called}`; it belongs to `{program} {first}`"));
+        return CliError::refused(format_args!(
+            "`{shown}` is no flag of `{called}`; it belongs to `{program} {first}`"
+        ));
     }
     let known = flags(own);
     let candidates = known.iter().map(String::as_str).chain(PLANNED_FLAGS);
     let hint = did_you_mean(flag, candidates);
-    CliError::refused(format_args!("`{shown}` is no flag of `{called}`{hint} (see {called} --help)"))
+    CliError::refused(format_args!(
+        "`{shown}` is no flag of `{called}`{hint} (see {called} --help)"
+    ))
 }
 
 fn conflict(error: &clap::Error, flag: &str, called: &str) -> CliError {
@@ -135,13 +174,19 @@ fn from_text(error: &clap::Error, called: &str) -> CliError {
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default();
     let words: Vec<_> = first.trim_start_matches("error:").split_whitespace().collect();
-    CliError::refused(format_args!("{} (see {called} --help)", sanitize_message(&words.join(" "))))
+    CliError::refused(format_args!(
+        "{} (see {called} --help)",
+        sanitize_message(&words.join(" "))
+    ))
 }
 
 /// The command that was typed, for messages.
 fn typed_command(arguments: &[OsString]) -> Option<&'static str> {
     const COMMANDS: [&str; 7] = ["demo", "run", "predict", "compare", "scenarios", "service", "health"];
-    let first = arguments.iter().skip(1).find_map(|word| word.to_str().filter(|word| !word.starts_with('-')))?;
+    let first = arguments
+        .iter()
+        .skip(1)
+        .find_map(|word| word.to_str().filter(|word| !word.starts_with('-')))?;
     COMMANDS.into_iter().find(|command| *command == first)
 }
 

@@ -2,7 +2,9 @@
 
 use super::{
     CliError, Command, Compare, Demo, JsonTarget, Output, Predict, Run, Side,
-    flags::{CompareFlags, DemoFlags, MeasureFlags, OutputFlags, PredictFlags, RunFlags, ScenarioFlags, Typed, TypedCommand},
+    flags::{
+        CompareFlags, DemoFlags, MeasureFlags, OutputFlags, PredictFlags, RunFlags, ScenarioFlags, Typed, TypedCommand,
+    },
     refuse,
 };
 use crate::{
@@ -10,8 +12,8 @@ use crate::{
     expect::Expectation,
     sanitize::{sanitize, sanitize_message},
     scenario::{
-        DEADLINE_RIGHT, DEFAULT_MAX_CALLS, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS, MAX_RUNNABLE, Overrides, Role, SEED_RIGHT,
-        Scenario, checked_item, parse_deadline, parse_retry_on, parse_seed, suggest::did_you_mean,
+        DEADLINE_RIGHT, DEFAULT_MAX_CALLS, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS, MAX_RUNNABLE, Overrides, Role,
+        SEED_RIGHT, Scenario, checked_item, parse_deadline, parse_retry_on, parse_seed, suggest::did_you_mean,
     },
 };
 use chassis::{fault::Fault, policy::MAX_ATTEMPTS};
@@ -33,10 +35,13 @@ impl Resolver<'_> {
             None => self.demo(typed.demo),
             Some(TypedCommand::Demo(flags)) => self.demo(flags),
             Some(TypedCommand::Run(flags)) => self.run(flags),
-            Some(TypedCommand::Predict(flags)) => self.predict(flags),
+            Some(TypedCommand::Predict(flags)) => self.predict(&flags),
             Some(TypedCommand::Compare(flags)) => self.compare(flags),
             Some(TypedCommand::Scenarios) => Ok(Command::Scenarios),
-            Some(TypedCommand::Service { name, until_stdin_closes }) => service(name, until_stdin_closes),
+            Some(TypedCommand::Service {
+                name,
+                until_stdin_closes,
+            }) => service(name, until_stdin_closes),
             Some(TypedCommand::Health { address }) if address.trim().is_empty() => {
                 Err(CliError::refused("health wants an address: host:port"))
             }
@@ -51,7 +56,7 @@ impl Resolver<'_> {
             per_hop: built_in("per-hop")?,
             single_owner: built_in("single-owner")?,
             otlp: self.otlp(flags.otlp.otlp)?,
-            output: self.output(flags.output)?,
+            output: self.output(&flags.output)?,
         }))
     }
 
@@ -61,15 +66,18 @@ impl Resolver<'_> {
             expectations: expectations(&flags.measure, [&scenario])?,
             max_calls: max_calls(&flags.measure)?,
             otlp: self.otlp(flags.otlp.otlp)?,
-            output: self.output(flags.output)?,
+            output: self.output(&flags.output)?,
             scenario,
         }))
     }
 
-    fn predict(&self, flags: PredictFlags) -> Result<Command, CliError> {
+    fn predict(&self, flags: &PredictFlags) -> Result<Command, CliError> {
         let source = one_source(&flags.scenario, "predict")?;
         let scenario = Scenario::load(source, &overrides(&flags.changes)?).map_err(CliError::refused)?;
-        Ok(Command::Predict(Predict { scenario, output: self.output(flags.output)? }))
+        Ok(Command::Predict(Predict {
+            scenario,
+            output: self.output(&flags.output)?,
+        }))
     }
 
     fn compare(&self, flags: CompareFlags) -> Result<Command, CliError> {
@@ -84,34 +92,53 @@ impl Resolver<'_> {
         }
         // Once for all sides, so that a random seed is the same for each.
         let overrides = overrides(&flags.changes)?;
-        let sides = flags.sides.iter().map(|side| self::side(side, &overrides)).collect::<Result<Vec<_>, _>>()?;
+        let sides = flags
+            .sides
+            .iter()
+            .map(|side| self::side(side, &overrides))
+            .collect::<Result<Vec<_>, _>>()?;
         let scenarios: Vec<_> = sides
             .iter()
-            .filter_map(|side| if let Side::Scenario(scenario) = side { Some(scenario.as_ref()) } else { None })
+            .filter_map(|side| {
+                if let Side::Scenario(scenario) = side {
+                    Some(scenario.as_ref())
+                } else {
+                    None
+                }
+            })
             .collect();
         if scenarios.is_empty() && !(flags.changes.is_empty() && flags.measure.expect.is_empty()) {
-            return Err(CliError::refused("every side is a saved report, which no flag can change; leave the flags out"));
+            return Err(CliError::refused(
+                "every side is a saved report, which no flag can change; leave the flags out",
+            ));
         }
         Ok(Command::Compare(Compare {
             expectations: expectations(&flags.measure, scenarios)?,
             max_calls: max_calls(&flags.measure)?,
             otlp: self.otlp(flags.otlp.otlp)?,
-            output: self.output(flags.output)?,
+            output: self.output(&flags.output)?,
             sides,
         }))
     }
 
-    fn output(&self, flags: OutputFlags) -> Result<Output, CliError> {
+    fn output(&self, flags: &OutputFlags) -> Result<Output, CliError> {
         let json = match flags.json.as_deref() {
             None => None,
             Some("-") => Some(JsonTarget::Stdout),
             Some("") => return Err(CliError::refused("--json wants a file, or - for stdout")),
             Some(path) if Path::new(path).is_dir() => {
-                return Err(CliError::refused(format_args!("--json {}: this is a folder; name a file in it", sanitize(path))));
+                return Err(CliError::refused(format_args!(
+                    "--json {}: this is a folder; name a file in it",
+                    sanitize(path)
+                )));
             }
             Some(path) => Some(JsonTarget::File(PathBuf::from(path))),
         };
-        Ok(Output { json, color: flags.color, program: self.program.clone() })
+        Ok(Output {
+            json,
+            color: flags.color,
+            program: self.program.clone(),
+        })
     }
 
     /// The outside collector: the flag, or what OpenTelemetry's own variables say.
@@ -122,11 +149,14 @@ impl Resolver<'_> {
                 .map(Some)
                 .map_err(|right| CliError::refused(format_args!("--otlp {}: {right}", sanitize(&url))));
         }
-        let is = |name, word: &str| (self.environment)(name).is_some_and(|value| value.trim().eq_ignore_ascii_case(word));
+        let is =
+            |name, word: &str| (self.environment)(name).is_some_and(|value| value.trim().eq_ignore_ascii_case(word));
         if is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
             return Ok(None);
         }
-        let Some(url) = (self.environment)(ENDPOINT).filter(|url| !url.trim().is_empty()) else { return Ok(None) };
+        let Some(url) = (self.environment)(ENDPOINT).filter(|url| !url.trim().is_empty()) else {
+            return Ok(None);
+        };
         collector(&url).map(Some).map_err(|right| {
             let way_on = "or set OTEL_TRACES_EXPORTER=none to do without it";
             CliError::refused(format_args!("{ENDPOINT}={}: {right}, {way_on}", sanitize(&url)))
@@ -149,16 +179,28 @@ fn collector(url: &str) -> Result<String, String> {
     let (host, port) = authority.rsplit_once(':').ok_or(right)?;
     let host_is_plain = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         Some(inner) => inner.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => !host.is_empty() && host.chars().all(|each| each.is_ascii_alphanumeric() || matches!(each, '.' | '-' | '_')),
+        None => {
+            !host.is_empty()
+                && host
+                    .chars()
+                    .all(|each| each.is_ascii_alphanumeric() || matches!(each, '.' | '-' | '_'))
+        }
     };
-    let port_is_plain = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    let port_is_plain =
+        port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
     if !host_is_plain || !port_is_plain {
         return Err(right.to_owned());
     }
     let loopback = host == "localhost"
         || host == "[::1]"
-        || host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback());
-    if bare && !loopback { Err(right.to_owned()) } else { Ok(format!("http://{authority}")) }
+        || host
+            .parse::<std::net::Ipv4Addr>()
+            .is_ok_and(|address| address.is_loopback());
+    if bare && !loopback {
+        Err(right.to_owned())
+    } else {
+        Ok(format!("http://{authority}"))
+    }
 }
 
 fn service(name: String, until_stdin_closes: bool) -> Result<Command, CliError> {
@@ -167,10 +209,17 @@ fn service(name: String, until_stdin_closes: bool) -> Result<Command, CliError> 
         return Err(refuse::not_built("service sidecar"));
     }
     if names.contains(&name.as_str()) {
-        return Ok(Command::Service { name, until_stdin_closes });
+        return Ok(Command::Service {
+            name,
+            until_stdin_closes,
+        });
     }
     let hint = did_you_mean(&name, names);
-    Err(CliError::refused(format_args!("`{}` is no service{hint} (services: {})", sanitize(&name), names.join(", "))))
+    Err(CliError::refused(format_args!(
+        "`{}` is no service{hint} (services: {})",
+        sanitize(&name),
+        names.join(", ")
+    )))
 }
 
 /// The one scenario of a command; words of a chain line without its `>` are told about quotes.
@@ -203,7 +252,10 @@ fn side(word: &str, overrides: &Overrides) -> Result<Side, CliError> {
     if path.is_file() {
         Ok(Side::Saved(path))
     } else {
-        Err(CliError::refused(format_args!("there is no report {}; run ... --json FILE saves one", sanitize(word))))
+        Err(CliError::refused(format_args!(
+            "there is no report {}; run ... --json FILE saves one",
+            sanitize(word)
+        )))
     }
 }
 
@@ -221,7 +273,9 @@ fn runnable(source: Option<&str>, overrides: &Overrides) -> Result<Scenario, Cli
 }
 
 fn max_calls(flags: &MeasureFlags) -> Result<u64, CliError> {
-    let Some(typed) = &flags.max_calls else { return Ok(DEFAULT_MAX_CALLS) };
+    let Some(typed) = &flags.max_calls else {
+        return Ok(DEFAULT_MAX_CALLS);
+    };
     number("--max-calls ", typed, 1, u64::MAX, "write a whole number, 1 or more")
 }
 
@@ -246,9 +300,15 @@ fn overrides(flags: &ScenarioFlags) -> Result<Overrides, CliError> {
     let read_retries =
         |flag: &str, number: &str| small(flag, number, 0, MAX_ATTEMPTS - 1, &retries_right).map(|retries| retries + 1);
     if flags.attempts.is_some() && flags.retries.is_some() {
-        return Err(CliError::refused("--attempts and --retries say the same thing; give one (N retries are N+1 attempts)"));
+        return Err(CliError::refused(
+            "--attempts and --retries say the same thing; give one (N retries are N+1 attempts)",
+        ));
     }
-    let mut overrides = Overrides { set: flags.set.clone(), owner: flags.owner.clone(), ..Overrides::default() };
+    let mut overrides = Overrides {
+        set: flags.set.clone(),
+        owner: flags.owner.clone(),
+        ..Overrides::default()
+    };
     if let Some(text) = &flags.attempts {
         overrides.attempts = Some(read_attempts("--attempts ", text)?);
     }
@@ -257,15 +317,22 @@ fn overrides(flags: &ScenarioFlags) -> Result<Overrides, CliError> {
     }
     for text in &flags.attempts_at {
         let (caller, attempts) = pair("--attempts-at", text)?;
-        overrides.attempts_at.push((caller.to_owned(), read_attempts(&format!("--attempts-at {caller}="), attempts)?));
+        overrides.attempts_at.push((
+            caller.to_owned(),
+            read_attempts(&format!("--attempts-at {caller}="), attempts)?,
+        ));
     }
     for text in &flags.retries_at {
         let (caller, retries) = pair("--retries-at", text)?;
-        overrides.attempts_at.push((caller.to_owned(), read_retries(&format!("--retries-at {caller}="), retries)?));
+        overrides.attempts_at.push((
+            caller.to_owned(),
+            read_retries(&format!("--retries-at {caller}="), retries)?,
+        ));
     }
     if let Some(text) = &flags.retry_on {
         let read = parse_retry_on(text);
-        overrides.retry_on = Some(read.map_err(|right| CliError::refused(format_args!("--retry-on {}: {right}", sanitize(text))))?);
+        overrides.retry_on =
+            Some(read.map_err(|right| CliError::refused(format_args!("--retry-on {}: {right}", sanitize(text))))?);
     }
     overrides.faults = flags.fault.iter().map(|text| fault(text)).collect::<Result<_, _>>()?;
     if let Some(text) = &flags.depth {
@@ -307,14 +374,25 @@ fn fault(text: &str) -> Result<(Option<String>, Fault), CliError> {
         None => (None, text),
     };
     let read = fault.parse().map_err(|error: chassis::fault::FaultError| {
-        CliError::refused(format_args!("--fault {}: {}", sanitize(text), sanitize_message(&error.to_string())))
+        CliError::refused(format_args!(
+            "--fault {}: {}",
+            sanitize(text),
+            sanitize_message(&error.to_string())
+        ))
     });
     read.map(|fault| (service, fault))
 }
 
 fn pair<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), CliError> {
-    let wrong = || CliError::refused(format_args!("{flag} {}: write CALLER=N, as in {flag} checkout=3", sanitize(text)));
-    text.split_once('=').map(|(caller, number)| (caller.trim(), number.trim())).ok_or_else(wrong)
+    let wrong = || {
+        CliError::refused(format_args!(
+            "{flag} {}: write CALLER=N, as in {flag} checkout=3",
+            sanitize(text)
+        ))
+    };
+    text.split_once('=')
+        .map(|(caller, number)| (caller.trim(), number.trim()))
+        .ok_or_else(wrong)
 }
 
 fn small(flag: &str, text: &str, least: u32, most: u32, right: &str) -> Result<u32, CliError> {
@@ -327,6 +405,13 @@ fn number(flag: &str, text: &str, least: u64, most: u64, right: &str) -> Result<
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     match digits.parse() {
         Ok(number) if plain && (least..=most).contains(&number) => Ok(number),
-        _ => Err(CliError::refused(format_args!("{}{}: {right}", sanitize(flag), sanitize(text)))),
+        _ => {
+            let shown = if text.is_empty() {
+                "''".to_owned()
+            } else {
+                sanitize(text)
+            };
+            Err(CliError::refused(format_args!("{}{shown}: {right}", sanitize(flag))))
+        }
     }
 }

@@ -12,7 +12,11 @@ fn parse_words(words: &[&str]) -> Result<Command, CliError> {
 fn refused(words: &[&str]) -> String {
     let error = parse_words(words).unwrap_err();
     assert_eq!(error.exit_code, 2, "{words:?}: {}", error.text);
-    assert!(error.text.starts_with("error: ") && !error.text.contains('\n'), "{words:?}: {}", error.text);
+    assert!(
+        error.text.starts_with("error: ") && !error.text.contains('\n'),
+        "{words:?}: {}",
+        error.text
+    );
     error.text
 }
 
@@ -37,7 +41,8 @@ fn shell_words(line: &str) -> Vec<String> {
     let mut rest = line.chars().peekable();
     let push = |word: &mut Option<Vec<u8>>, each: char| {
         let mut bytes = [0; 4];
-        word.get_or_insert_default().extend_from_slice(each.encode_utf8(&mut bytes).as_bytes());
+        word.get_or_insert_default()
+            .extend_from_slice(each.encode_utf8(&mut bytes).as_bytes());
     };
     while let Some(each) = rest.next() {
         match each {
@@ -59,7 +64,8 @@ fn shell_words(line: &str) -> Vec<String> {
                     match rest.next().unwrap() {
                         first @ '0'..='3' => {
                             let octal: String = [first, rest.next().unwrap(), rest.next().unwrap()].iter().collect();
-                            word.get_or_insert_default().push(u8::from_str_radix(&octal, 8).unwrap());
+                            word.get_or_insert_default()
+                                .push(u8::from_str_radix(&octal, 8).unwrap());
                         }
                         plain => push(&mut word, plain),
                     }
@@ -67,7 +73,10 @@ fn shell_words(line: &str) -> Vec<String> {
             }
             '\\' => push(&mut word, rest.next().unwrap()),
             _ => {
-                assert!(!"\"`$&|;<>()*?[]#~!{}\n\t".contains(each), "{each} must be quoted: {line}");
+                assert!(
+                    !"\"`$&|;<>()*?[]#~!{}\n\t".contains(each),
+                    "{each} must be quoted: {line}"
+                );
                 push(&mut word, each);
             }
         }
@@ -101,15 +110,33 @@ proptest! {
 
 #[test]
 fn nothing_at_all_is_the_demo() {
-    let Ok(Command::Demo(demo)) = parse_words(&[]) else { panic!("no demo") };
-    assert_eq!((demo.per_hop.name.as_str(), demo.single_owner.name.as_str()), ("per-hop", "single-owner"));
-    assert_eq!(demo.output, Output { json: None, color: ColorChoice::Auto, program: "target/release/harness".to_owned() });
+    let Ok(Command::Demo(demo)) = parse_words(&[]) else {
+        panic!("no demo")
+    };
+    assert_eq!(
+        (demo.per_hop.name.as_str(), demo.single_owner.name.as_str()),
+        ("per-hop", "single-owner")
+    );
+    assert_eq!(
+        demo.output,
+        Output {
+            json: None,
+            color: ColorChoice::Auto,
+            program: "target/release/harness".to_owned()
+        }
+    );
     let Ok(Command::Demo(demo)) = parse_words(&["--json", "-", "--color", "never", "--otlp", "localhost:4317"]) else {
         panic!("no demo")
     };
-    assert_eq!((demo.output.json, demo.output.color), (Some(JsonTarget::Stdout), ColorChoice::Never));
+    assert_eq!(
+        (demo.output.json, demo.output.color),
+        (Some(JsonTarget::Stdout), ColorChoice::Never)
+    );
     assert_eq!(demo.otlp.as_deref(), Some("http://localhost:4317"));
-    assert!(matches!(parse_words(&["demo", "--json", "out.json"]), Ok(Command::Demo(_))));
+    assert!(matches!(
+        parse_words(&["demo", "--json", "out.json"]),
+        Ok(Command::Demo(_))
+    ));
 }
 
 #[test]
@@ -122,32 +149,98 @@ fn a_bare_run_is_per_hop() {
 #[test]
 fn flags_say_what_the_contract_says() {
     let line = |words: &[&str]| run(words).scenario.chain_line();
-    assert_eq!(line(&["--attempts", "2"]), "client > frontend x2 > checkout x2 > pricing x2 > inventory down");
-    assert_eq!(line(&["--retries", "3"]), "client > frontend x4 > checkout x4 > pricing x4 > inventory down");
-    assert_eq!(line(&["--retries-at", "client=2", "--fault", "none"]), "client x3 > frontend x3 > checkout x3 > pricing x3 > inventory");
-    assert_eq!(line(&["--owner", "client", "--attempts-at", "client=2", "--depth", "1"]), "client x2 > pricing > inventory down");
-    assert_eq!(line(&["--fault", "pricing=refuse"]), "client > frontend x3 > checkout x3 > pricing x3 > inventory down");
-    assert_eq!(line(&["--fault", "inventory=fail:code=ABORTED,first=2"]).split(' ').next_back(), Some("fail:code=ABORTED,first=2"));
-    let run = run(&["-n", "1000", "-c", "50", "--item", "", "--deadline", "none", "--seed", "5", "--max-calls", "9"]);
+    assert_eq!(
+        line(&["--attempts", "2"]),
+        "client > frontend x2 > checkout x2 > pricing x2 > inventory down"
+    );
+    assert_eq!(
+        line(&["--retries", "3"]),
+        "client > frontend x4 > checkout x4 > pricing x4 > inventory down"
+    );
+    assert_eq!(
+        line(&["--retries-at", "client=2", "--fault", "none"]),
+        "client x3 > frontend x3 > checkout x3 > pricing x3 > inventory"
+    );
+    assert_eq!(
+        line(&["--owner", "client", "--attempts-at", "client=2", "--depth", "1"]),
+        "client x2 > pricing > inventory down"
+    );
+    assert_eq!(
+        line(&["--fault", "pricing=refuse"]),
+        "client > frontend x3 > checkout x3 > pricing x3 > inventory down"
+    );
+    assert_eq!(
+        line(&["--fault", "inventory=fail:code=ABORTED,first=2"])
+            .split(' ')
+            .next_back(),
+        Some("fail:code=ABORTED,first=2")
+    );
+    let run = run(&[
+        "-n",
+        "1000",
+        "-c",
+        "50",
+        "--item",
+        "",
+        "--deadline",
+        "none",
+        "--seed",
+        "5",
+        "--max-calls",
+        "9",
+    ]);
     let load = run.scenario.load;
-    assert_eq!((load.requests, load.concurrency, load.item.as_str(), load.deadline, load.seed), (1000, 50, "", None, 5));
+    assert_eq!(
+        (
+            load.requests,
+            load.concurrency,
+            load.item.as_str(),
+            load.deadline,
+            load.seed
+        ),
+        (1000, 50, "", None, 5)
+    );
     assert_eq!(run.max_calls, 9);
 }
 
 #[test]
 fn a_random_seed_is_the_same_for_both_sides() {
-    let Ok(Command::Compare(compare)) = parse_words(&["compare", "per-hop", "flaky", "--seed", "random"]) else { panic!() };
-    let seeds: Vec<_> = compare.sides.iter().map(|side| if let Side::Scenario(one) = side { one.load.seed } else { 0 }).collect();
+    let Ok(Command::Compare(compare)) = parse_words(&["compare", "per-hop", "flaky", "--seed", "random"]) else {
+        panic!()
+    };
+    let seeds: Vec<_> = compare
+        .sides
+        .iter()
+        .map(|side| {
+            if let Side::Scenario(one) = side {
+                one.load.seed
+            } else {
+                0
+            }
+        })
+        .collect();
     assert_eq!(seeds[0], seeds[1]);
 }
 
 #[test]
 fn predict_takes_long_chains_and_proxies_and_run_refuses_them_by_name() {
     assert_eq!(predict(&["--depth", "12"]).chain.services.len(), 13);
-    assert_eq!(predict(&["web x3*3 > db down"]).chain.services[0].caller.proxy_attempts.0, 3);
-    assert_eq!(predict(&["web:3/orders:3*3/ledger:down"]).chain_line(), "client > web x3 > orders x3*3 > ledger down");
+    assert_eq!(
+        predict(&["web x3*3 > db down"]).chain.services[0]
+            .caller
+            .proxy_attempts
+            .0,
+        3
+    );
+    assert_eq!(
+        predict(&["web:3/orders:3*3/ledger:down"]).chain_line(),
+        "client > web x3 > orders x3*3 > ledger down"
+    );
     for (words, named) in [
-        (&["run", "--depth", "4"][..], "--depth 4: a run of more than 3 links is not built yet"),
+        (
+            &["run", "--depth", "4"][..],
+            "--depth 4: a run of more than 3 links is not built yet",
+        ),
         (&["run", "a > b > c > d > e"], "a chain of 5 services is not built yet"),
         (&["run", "web x3*3 > db"], "the proxy in `web x3*3` is not built yet"),
         (&["compare", "web x3*3 > db", "per-hop"], "is not built yet"),
@@ -163,17 +256,52 @@ fn predict_takes_long_chains_and_proxies_and_run_refuses_them_by_name() {
 #[test]
 fn features_of_the_design_are_refused_by_name() {
     for flag in [
-        "--rate", "--cancel-after", "--sidecar", "--sidecar-attempts", "--sidecar-retries", "--sidecar-attempts-at", "--undeclared",
-        "--mesh", "--budget", "--prove", "--attach", "--trace-url", "--capacity", "--guess", "--svg", "--html", "--format",
+        "--rate",
+        "--cancel-after",
+        "--sidecar",
+        "--sidecar-attempts",
+        "--sidecar-retries",
+        "--sidecar-attempts-at",
+        "--undeclared",
+        "--mesh",
+        "--budget",
+        "--prove",
+        "--attach",
+        "--trace-url",
+        "--capacity",
+        "--guess",
+        "--svg",
+        "--html",
+        "--format",
     ] {
         for command in ["run", "predict", "compare", "demo"] {
-            assert_eq!(refused(&[command, flag, "3"]), format!("error: `{flag}` is not built yet"));
+            assert_eq!(
+                refused(&[command, flag, "3"]),
+                format!("error: `{flag}` is not built yet")
+            );
         }
-        assert_eq!(refused(&[&format!("{flag}=3")]), format!("error: `{flag}` is not built yet"));
+        assert_eq!(
+            refused(&[&format!("{flag}=3")]),
+            format!("error: `{flag}` is not built yet")
+        );
     }
-    for command in ["up", "call", "fail", "heal", "retry", "status", "sweep", "tour", "audit", "completions"] {
+    for command in [
+        "up",
+        "call",
+        "fail",
+        "heal",
+        "retry",
+        "status",
+        "sweep",
+        "tour",
+        "audit",
+        "completions",
+    ] {
         assert_eq!(refused(&[command]), format!("error: `{command}` is not built yet"));
-        assert_eq!(refused(&[command, "--rate", "3", "--", "x"]), format!("error: `{command}` is not built yet"));
+        assert_eq!(
+            refused(&[command, "--rate", "3", "--", "x"]),
+            format!("error: `{command}` is not built yet")
+        );
     }
     assert!(refused(&["run", "--fault", "delay:ms=50"]).contains("`delay` is not built yet"));
     assert!(refused(&["run", "--set", "load.rate=3"]).contains("`load.rate` is not built yet"));
@@ -187,21 +315,42 @@ fn each_wrong_word_is_refused_with_what_would_be_right() {
         (&["run", "--attempts", "101"], "--attempts 101"),
         (&["run", "--attempts", "-1"], "--attempts -1: write 1 to 100"),
         (&["run", "--attempts", "+3"], "--attempts +3"),
-        (&["run", "--attempts"], "--attempts"),
+        (&["run", "--attempts"], "--attempts wants a value"),
+        (&["run", "--attempts", ""], "--attempts '': write 1 to 100"),
+        (
+            &["--json", "-", "run"],
+            "the command comes first, its flags behind it: target/release/harness run ...",
+        ),
+        (&["health", "a", "b"], "`b` is one word too many"),
         (&["run", "--attempts", "2", "--retries", "1"], "say the same thing"),
         (&["run", "--retries", "100"], "--retries 100: write 0 to 99"),
-        (&["run", "--owner", "client", "--owner", "pricing"], "`--owner` is given twice"),
+        (
+            &["run", "--owner", "client", "--owner", "pricing"],
+            "`--owner` is given twice",
+        ),
         (&["run", "--attempts-at", "checkuot=2"], "did you mean `checkout`?"),
         (&["run", "--attempts-at", "checkout"], "write CALLER=N"),
-        (&["run", "--attempts-at", "checkout=0"], "--attempts-at checkout=0: write 1 to 100"),
-        (&["run", "--attempts-at", "client=2", "--retries-at", "client=2"], "already"),
-        (&["run", "--depth", "1", "--attempts-at", "frontend=2"], "no caller `frontend` is in this chain"),
+        (
+            &["run", "--attempts-at", "checkout=0"],
+            "--attempts-at checkout=0: write 1 to 100",
+        ),
+        (
+            &["run", "--attempts-at", "client=2", "--retries-at", "client=2"],
+            "already",
+        ),
+        (
+            &["run", "--depth", "1", "--attempts-at", "frontend=2"],
+            "no caller `frontend` is in this chain",
+        ),
         (&["run", "--retry-on", "UNAVAILBLE"], "did you mean `UNAVAILABLE`?"),
         (&["run", "--retry-on", ""], "retry_on is empty"),
         (&["run", "--fault", "fail:p=1.5"], "1.5"),
         (&["run", "--fault", "explode"], "explode"),
         (&["run", "--fault", "web=fail"], "no service `web`"),
-        (&["run", "--fault", "fail", "--fault", "inventory=refuse"], "two --fault flags"),
+        (
+            &["run", "--fault", "fail", "--fault", "inventory=refuse"],
+            "two --fault flags",
+        ),
         (&["run", "--set", "services.pricing.atempts=2"], "atempts"),
         (&["run", "no-such-scenario"], "no-such-scenario"),
         (&["run", "--deadline", "soon"], "--deadline soon: write a duration"),
@@ -226,8 +375,14 @@ fn each_wrong_word_is_refused_with_what_would_be_right() {
         (&["run", "--otlp", "https://collector:4317"], "https is not built yet"),
         (&["run", "--otlp", "collector:4317"], "write http://host:port"),
         (&["run", "--otlp", "http://collector"], "write http://host:port"),
-        (&["run", "--otlp", "http://collector:4317/v1/traces"], "write http://host:port"),
-        (&["predict", "--max-calls", "3"], "is no flag of `target/release/harness predict`"),
+        (
+            &["run", "--otlp", "http://collector:4317/v1/traces"],
+            "write http://host:port",
+        ),
+        (
+            &["predict", "--max-calls", "3"],
+            "is no flag of `target/release/harness predict`",
+        ),
         (&["--fault", "fail"], "it belongs to `target/release/harness run`"),
         (&["compare", "per-hop"], "two or more"),
         (&["compare", "per-hop", "missing.json"], "no report missing.json"),
@@ -253,7 +408,9 @@ fn a_saved_report_is_a_side_and_takes_no_flags() {
     let path = folder.path().join("monday.json");
     std::fs::write(&path, "{}").unwrap();
     let saved = path.to_str().unwrap();
-    let Ok(Command::Compare(compare)) = parse_words(&["compare", saved, "per-hop", "--fault", "none"]) else { panic!() };
+    let Ok(Command::Compare(compare)) = parse_words(&["compare", saved, "per-hop", "--fault", "none"]) else {
+        panic!()
+    };
     assert_eq!(compare.sides[0], Side::Saved(path.clone()));
     assert!(refused(&["compare", saved, saved, "--attempts", "2"]).contains("saved report"));
     assert!(refused(&["compare", saved, saved, "--expect", "2"]).contains("saved report"));
@@ -263,7 +420,12 @@ fn a_saved_report_is_a_side_and_takes_no_flags() {
 fn the_collector_of_opentelemetry_is_used_unless_switched_off() {
     let with = |pairs: &'static [(&str, &str)], words: &[&str]| {
         let arguments = [&["harness", "run"], words].concat();
-        let get = move |name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let get = move |name: &str| {
+            pairs
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
         match parse_in(arguments.into_iter().map(OsString::from), &get) {
             Ok(Command::Run(run)) => Ok(run.otlp),
             Ok(other) => panic!("{other:?}"),
@@ -274,33 +436,70 @@ fn the_collector_of_opentelemetry_is_used_unless_switched_off() {
     assert_eq!(with(&[ENDPOINT], &[]), Ok(Some("http://collector:4317".to_owned())));
     assert_eq!(with(&[ENDPOINT, ("OTEL_SDK_DISABLED", "true")], &[]), Ok(None));
     assert_eq!(with(&[ENDPOINT, ("OTEL_TRACES_EXPORTER", "none")], &[]), Ok(None));
-    assert_eq!(with(&[ENDPOINT], &["--otlp", "[::1]:4317"]), Ok(Some("http://[::1]:4317".to_owned())));
+    assert_eq!(
+        with(&[ENDPOINT], &["--otlp", "[::1]:4317"]),
+        Ok(Some("http://[::1]:4317".to_owned()))
+    );
     let error = with(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector")], &[]).unwrap_err();
-    assert!(error.contains("OTEL_EXPORTER_OTLP_ENDPOINT=https") && error.contains("not built yet"), "{error}");
+    assert!(
+        error.contains("OTEL_EXPORTER_OTLP_ENDPOINT=https") && error.contains("not built yet"),
+        "{error}"
+    );
 }
 
 #[test]
 fn help_and_version_are_no_refusals_and_name_the_program_as_started() {
-    for words in [&["--help"][..], &["run", "--help"], &["predict", "-h"], &["compare", "--help"], &["help"]] {
+    for words in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["predict", "-h"],
+        &["compare", "--help"],
+        &["help"],
+    ] {
         let error = parse_words(words).unwrap_err();
         assert_eq!(error.exit_code, 0, "{words:?}: {}", error.text);
-        assert!(error.text.contains("target/release/harness"), "{words:?}: {}", error.text);
-        assert!(error.text.lines().all(|line| line.chars().count() <= 80), "{}", error.text);
+        assert!(
+            error.text.contains("target/release/harness"),
+            "{words:?}: {}",
+            error.text
+        );
+        assert!(
+            error.text.lines().all(|line| line.chars().count() <= 80),
+            "{}",
+            error.text
+        );
     }
     let version = parse_words(&["--version"]).unwrap_err();
-    assert_eq!((version.exit_code, version.text.trim()), (0, concat!("harness ", env!("CARGO_PKG_VERSION"))));
+    assert_eq!(
+        (version.exit_code, version.text.trim()),
+        (0, concat!("harness ", env!("CARGO_PKG_VERSION")))
+    );
 }
 
 #[test]
 fn plumbing_is_read() {
-    let pricing = Command::Service { name: "pricing".to_owned(), until_stdin_closes: true };
-    assert_eq!(parse_words(&["service", "pricing", "--until-stdin-closes"]), Ok(pricing));
-    assert_eq!(parse_words(&["health", "[::1]:50051"]), Ok(Command::Health { address: "[::1]:50051".to_owned() }));
+    let pricing = Command::Service {
+        name: "pricing".to_owned(),
+        until_stdin_closes: true,
+    };
+    assert_eq!(
+        parse_words(&["service", "pricing", "--until-stdin-closes"]),
+        Ok(pricing)
+    );
+    assert_eq!(
+        parse_words(&["health", "[::1]:50051"]),
+        Ok(Command::Health {
+            address: "[::1]:50051".to_owned()
+        })
+    );
     assert_eq!(parse_words(&["scenarios"]), Ok(Command::Scenarios));
 }
 
 #[test]
 fn a_program_with_a_blank_in_its_path_can_be_typed_again() {
-    assert_eq!(program_name("target/release/harness".as_ref()), "target/release/harness");
+    assert_eq!(
+        program_name("target/release/harness".as_ref()),
+        "target/release/harness"
+    );
     assert_eq!(program_name("/my tools/harness".as_ref()), "'/my tools/harness'");
 }

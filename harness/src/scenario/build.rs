@@ -2,9 +2,10 @@
 
 use super::{
     Caller, Chain, Load, Overrides, Place, ProxyAttempts, Scenario, ScenarioError, Service, builtin,
-    read::{Draft, MAX_SCENARIO_NAME, RetryKeys, ServiceKeys},
+    read::{Draft, RetryKeys, ServiceKeys},
     suggest::did_you_mean,
     tree::Node,
+    values::MAX_SCENARIO_NAME,
 };
 use crate::{
     chain_line::{self, CLIENT, ChainLine, Hop},
@@ -56,7 +57,7 @@ impl Scenario {
         .scenario(CUSTOM)
     }
 
-    /// A source's services, top first, as [`Scenario::load`] would find them.
+    /// The services' names, top first.
     pub fn service_names(&self) -> impl Iterator<Item = &str> {
         self.chain.services.iter().map(|service| service.name.as_str())
     }
@@ -150,12 +151,8 @@ fn file_text(path: &Path) -> Result<String, ScenarioError> {
         return Err(ScenarioError::TooLarge(file_name));
     }
     String::from_utf8(bytes).map_err(|error| {
-        let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count()
-            + 1;
-        unreadable(&format!("line {line} is not UTF-8 text"))
+        let read = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]).into_owned();
+        unreadable(&format!("line {} is not UTF-8 text", read.matches('\n').count() + 1))
     })
 }
 
@@ -169,7 +166,7 @@ impl Builder<'_> {
     fn scenario(self, fallback_name: &str) -> Result<Scenario, ScenarioError> {
         let line = self.line()?;
         self.check_sections(&line)?;
-        let mut chain = self.chain(&line)?;
+        let mut chain = self.chain(&line);
         self.override_attempts(&mut chain)?;
         self.override_faults(&mut chain)?;
         Ok(Scenario {
@@ -248,7 +245,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn chain(&self, line: &ChainLine) -> Result<Chain, ScenarioError> {
+    fn chain(&self, line: &ChainLine) -> Chain {
         let codes = self.draft.transport_codes.unwrap_or_default();
         let client = self.caller(&line.client, &self.draft.client, codes);
         let last = line.services.len() - 1;
@@ -268,10 +265,10 @@ impl Builder<'_> {
                 fault: fault.unwrap_or(if position == last { line.fault } else { Fault::None }),
             }
         };
-        Ok(Chain {
+        Chain {
             client,
             services: line.services.iter().enumerate().map(service).collect(),
-        })
+        }
     }
 
     /// A caller's own keys over those of the chain; attempts come from the line, which has the chain's already.
@@ -287,7 +284,7 @@ impl Builder<'_> {
             retry: Policy {
                 attempts: own.attempts.unwrap_or(hop.attempts),
                 retry_on: retry_on.cloned().unwrap_or_default(),
-                backoff: own.backoff.or(shared.backoff).flatten(),
+                backoff: own.backoff.or(shared.backoff).and_then(Option::from),
             },
             proxy_attempts: ProxyAttempts(hop.proxy_attempts),
             transport_codes,
@@ -364,7 +361,10 @@ impl Builder<'_> {
                 .clone()
                 .or_else(|| file.item.clone())
                 .unwrap_or_else(|| DEFAULT_ITEM.to_owned()),
-            deadline: flags.deadline.or(file.deadline).unwrap_or(Some(DEFAULT_DEADLINE)),
+            deadline: flags
+                .deadline
+                .or(file.deadline)
+                .map_or(Some(DEFAULT_DEADLINE), Option::from),
             seed: flags.seed.or(file.seed).unwrap_or(DEFAULT_SEED),
         }
     }
@@ -383,15 +383,13 @@ fn caller_mut<'a>(chain: &'a mut Chain, name: &str, typed: &str) -> Result<&'a m
         .iter()
         .map(|service| service.name.clone())
         .collect();
-    match names.iter().position(|known| known == name) {
-        Some(position) => Ok(&mut chain.services[position].caller),
-        None => {
-            let names: Vec<_> = std::iter::once(CLIENT)
-                .chain(names.iter().map(String::as_str))
-                .collect();
-            Err(flag(typed, unknown("caller", name, &names)))
-        }
+    if let Some(position) = names.iter().position(|known| known == name) {
+        return Ok(&mut chain.services[position].caller);
     }
+    let names: Vec<_> = std::iter::once(CLIENT)
+        .chain(names.iter().map(String::as_str))
+        .collect();
+    Err(flag(typed, unknown("caller", name, &names)))
 }
 
 /// ``no caller `checkuot` is in this chain; did you mean `checkout`? (client, frontend, checkout, pricing)``.

@@ -1,5 +1,6 @@
 //! What flags say on top of a scenario: typed, each value already sound by itself.
 
+use super::OrNone;
 use chassis::{fault::Fault, policy::RetryOn};
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ pub struct Overrides {
     pub concurrency: Option<u32>,
     /// `--item`.
     pub item: Option<String>,
-    /// `--deadline`; the inner `None` is no deadline.
-    pub deadline: Option<Option<Duration>>,
+    /// `--deadline`.
+    pub deadline: Option<OrNone<Duration>>,
     /// `--seed`.
     pub seed: Option<u64>,
 }

@@ -4,9 +4,13 @@ use super::{
     ScenarioError,
     suggest::did_you_mean,
     tree::{Entry, Node, Place, Value},
+    values::{
+        DEADLINE_RIGHT, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS, MAX_SCENARIO_NAME, OrNone, SEED_RIGHT, checked_item,
+        parse_deadline, parse_retry_on, parse_seed,
+    },
 };
 use crate::{
-    chain_line::{ChainLine, MAX_SERVICES},
+    chain_line::{ChainLine, ChainLineError},
     sanitize::{sanitize, sanitize_message},
 };
 use chassis::{
@@ -16,19 +20,6 @@ use chassis::{
     policy::{Backoff, MAX_ATTEMPTS, RetryOn},
 };
 use std::time::Duration;
-
-/// Most requests of one run.
-pub const MAX_REQUESTS: u64 = 10_000_000;
-/// Most requests at once.
-pub const MAX_CONCURRENCY: u32 = 5_000;
-/// Longest deadline of a request.
-pub const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3600);
-/// Most bytes of an item: a longer request body is not replayed, so it would not be repeated either.
-pub const MAX_ITEM: usize = 60_000;
-/// Most links between services.
-pub const MAX_DEPTH: usize = MAX_SERVICES - 1;
-/// Most characters of a scenario's name.
-pub(super) const MAX_SCENARIO_NAME: usize = 60;
 
 /// A scenario file as written: what it leaves out is `None`.
 #[derive(Debug, Default)]
@@ -50,7 +41,7 @@ pub(super) struct LoadKeys {
     pub(super) requests: Option<u64>,
     pub(super) concurrency: Option<u32>,
     pub(super) item: Option<String>,
-    pub(super) deadline: Option<Option<Duration>>,
+    pub(super) deadline: Option<OrNone<Duration>>,
     pub(super) seed: Option<u64>,
 }
 
@@ -59,7 +50,7 @@ pub(super) struct LoadKeys {
 pub(super) struct RetryKeys {
     pub(super) attempts: Option<u32>,
     pub(super) retry_on: Option<RetryOn>,
-    pub(super) backoff: Option<Option<Backoff>>,
+    pub(super) backoff: Option<OrNone<Backoff>>,
 }
 
 /// `[services.NAME]`.
@@ -187,10 +178,7 @@ impl Draft {
                 place: entry.node.place.clone(),
                 message,
             };
-            self.line = Some(
-                line.parse()
-                    .map_err(|error: crate::chain_line::ChainLineError| wrong(error.to_string()))?,
-            );
+            self.line = Some(line.parse().map_err(|error: ChainLineError| wrong(error.to_string()))?);
         }
         if let Some(entry) = chain.get("depth") {
             if self.line.is_some() {
@@ -268,57 +256,6 @@ impl LoadKeys {
     }
 }
 
-/// What a deadline may be.
-pub const DEADLINE_RIGHT: &str = "write a duration above 0 and at most 24h, such as 10s or 500ms, or none";
-/// What a seed may be.
-pub const SEED_RIGHT: &str = "write a whole number from 0 to 18446744073709551615, or random";
-
-/// Reads a deadline; the inner `None` is no deadline.
-pub fn parse_deadline(text: &str) -> Option<Option<Duration>> {
-    if text.trim() == "none" {
-        return Some(None);
-    }
-    let deadline = humantime::parse_duration(text.trim()).ok()?;
-    (!deadline.is_zero() && deadline <= MAX_DEADLINE).then_some(Some(deadline))
-}
-
-/// Reads a seed; `random` draws one that is short enough to be typed again.
-pub fn parse_seed(text: &str) -> Option<u64> {
-    if text.trim() == "random" {
-        Some(rand::random::<u32>().into())
-    } else {
-        text.trim().parse().ok()
-    }
-}
-
-/// An item that can be sent and typed again, or what is wrong with it.
-pub fn checked_item(item: &str) -> Result<&str, String> {
-    if item.len() > MAX_ITEM {
-        return Err(format!(
-            "an item is at most {MAX_ITEM} bytes long, this one has {}",
-            item.len()
-        ));
-    }
-    if item.contains('\0') {
-        Err("an item has no NUL in it".to_owned())
-    } else {
-        Ok(item)
-    }
-}
-
-/// Reads `any` or a list of codes with commas, and suggests the code that was meant.
-pub fn parse_retry_on(text: &str) -> Result<RetryOn, String> {
-    text.parse().map_err(|error: chassis::policy::PolicyError| {
-        let stranger = text
-            .split(',')
-            .map(str::trim)
-            .find(|name| code::parse_failure(name).is_err())
-            .unwrap_or(text);
-        let candidates = code::failure_names().chain(["any"]);
-        sanitize_message(&format!("{error}{}", did_you_mean(stranger, candidates)))
-    })
-}
-
 impl RetryKeys {
     fn read(entry: Option<&Entry>, path: &str) -> Result<Self, ScenarioError> {
         let mut keys = Self::default();
@@ -359,9 +296,9 @@ fn retry_on(entry: &Entry) -> Result<RetryOn, ScenarioError> {
     parse_retry_on(&codes).map_err(|message| wrong(entry, &message))
 }
 
-fn backoff(entry: &Entry, path: &str) -> Result<Option<Backoff>, ScenarioError> {
+fn backoff(entry: &Entry, path: &str) -> Result<OrNone<Backoff>, ScenarioError> {
     if matches!(&entry.node.value, Value::Text(text) if text.trim() == "none") {
-        return Ok(None);
+        return Ok(OrNone::None);
     }
     let right = "write { initial = \"100ms\", multiplier = 2, max = \"1s\", jitter = \"none\" }, or \"none\"";
     if !matches!(entry.node.value, Value::Table(_)) {
@@ -390,7 +327,7 @@ fn backoff(entry: &Entry, path: &str) -> Result<Option<Backoff>, ScenarioError> 
     }
     let message = |error: chassis::policy::PolicyError| sanitize_message(&error.to_string());
     let checked = backoff.checked();
-    checked.map(Some).map_err(|error| ScenarioError::Wrong {
+    checked.map(OrNone::Is).map_err(|error| ScenarioError::Wrong {
         place: entry.place.clone(),
         message: message(error),
     })
