@@ -47,18 +47,28 @@ struct Failure {
 
 impl Failure {
     fn usage(message: impl Into<String>) -> Self {
-        Self { message: message.into(), exit_code: USAGE }
+        Self {
+            message: message.into(),
+            exit_code: USAGE,
+        }
     }
 
     fn not_measured(message: impl Into<String>) -> Self {
-        Self { message: message.into(), exit_code: NOT_MEASURED }
+        Self {
+            message: message.into(),
+            exit_code: NOT_MEASURED,
+        }
     }
 }
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let message = text::chain(&error);
-        if matches!(error, RunError::Refused(_)) { Self::usage(message) } else { Self::not_measured(message) }
+        if matches!(error, RunError::Refused(_)) {
+            Self::usage(message)
+        } else {
+            Self::not_measured(message)
+        }
     }
 }
 
@@ -99,9 +109,16 @@ fn service(name: &str) -> ExitCode {
 }
 
 fn scenarios() -> ExitCode {
-    let known: Vec<_> = BUILT_IN.iter().map(|built_in| (built_in.name, built_in.about())).collect();
+    let known: Vec<_> = BUILT_IN
+        .iter()
+        .map(|built_in| (built_in.name, built_in.about()))
+        .collect();
     let program = cli::program_name(&std::env::args_os().next().unwrap_or_default());
-    let output = Output { json: None, color: cli::ColorChoice::Auto, program };
+    let output = Output {
+        json: None,
+        color: cli::ColorChoice::Auto,
+        program,
+    };
     show(&text::scenarios(&known, &output.program, style(&output)), &output);
     ExitCode::SUCCESS
 }
@@ -111,9 +128,13 @@ async fn health(address: &str) -> ExitCode {
     use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
     const ANSWER: std::time::Duration = std::time::Duration::from_secs(2);
     let asked = async {
-        let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}")).map_err(|error| text::chain(&error))?;
+        let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}"))
+            .map_err(|error| text::chain(&error))?;
         let mut client = HealthClient::new(endpoint.connect().await.map_err(|error| text::chain(&error))?);
-        let answer = client.check(HealthCheckRequest::default()).await.map_err(|status| status.to_string())?;
+        let answer = client
+            .check(HealthCheckRequest::default())
+            .await
+            .map_err(|status| status.to_string())?;
         Ok::<_, String>(answer.into_inner().status())
     };
     let said = match tokio::time::timeout(ANSWER, asked).await {
@@ -131,7 +152,13 @@ fn predicted(command: &Predict) -> Result<u8, Failure> {
     let target = target(&command.output)?;
     let prediction = predict(&command.scenario);
     let shown = text::prediction(&prediction, &command.output.program, style(&command.output));
-    deliver(0, &shown, target.as_ref(), || json::prediction(&prediction), &command.output)
+    deliver(
+        0,
+        &shown,
+        target.as_ref(),
+        || json::prediction(&prediction),
+        &command.output,
+    )
 }
 
 async fn measured(command: Run) -> Result<u8, Failure> {
@@ -139,12 +166,22 @@ async fn measured(command: Run) -> Result<u8, Failure> {
     let mut runner = Runner::new(command.max_calls, command.otlp.as_deref(), &command.output)?;
     let report = runner.run(&command.scenario, command.expectations).await?;
     let shown = text::run(&report, &command.output.program, style(&command.output));
-    deliver(report.exit_code(), &shown, target.as_ref(), || json::report(&report), &command.output)
+    deliver(
+        report.exit_code(),
+        &shown,
+        target.as_ref(),
+        || json::report(&report),
+        &command.output,
+    )
 }
 
 async fn demo(command: Demo) -> Result<u8, Failure> {
     let target = target(&command.output)?;
-    let mut runner = Runner::new(crate::scenario::DEFAULT_MAX_CALLS, command.otlp.as_deref(), &command.output)?;
+    let mut runner = Runner::new(
+        crate::scenario::DEFAULT_MAX_CALLS,
+        command.otlp.as_deref(),
+        &command.output,
+    )?;
     let mut runs = Vec::new();
     for scenario in [&command.per_hop, &command.single_owner] {
         runs.push(runner.run(scenario, Vec::new()).await?);
@@ -152,12 +189,21 @@ async fn demo(command: Demo) -> Result<u8, Failure> {
             break;
         }
     }
-    let comparison = Comparison { schema: COMPARISON_SCHEMA.to_owned(), runs };
+    let comparison = Comparison {
+        schema: COMPARISON_SCHEMA.to_owned(),
+        runs,
+    };
     let shown = match &comparison.runs[..] {
         [_, _] => text::demo(&comparison, &command.output.program, style(&command.output)),
         runs => each(runs, &command.output),
     };
-    deliver(comparison.exit_code(), &shown, target.as_ref(), || json::comparison(&comparison), &command.output)
+    deliver(
+        comparison.exit_code(),
+        &shown,
+        target.as_ref(),
+        || json::comparison(&comparison),
+        &command.output,
+    )
 }
 
 async fn compared(command: Compare) -> Result<u8, Failure> {
@@ -181,18 +227,30 @@ async fn compared(command: Compare) -> Result<u8, Failure> {
             _ => {}
         }
     }
-    let comparison = Comparison { schema: COMPARISON_SCHEMA.to_owned(), runs };
+    let comparison = Comparison {
+        schema: COMPARISON_SCHEMA.to_owned(),
+        runs,
+    };
     let shown = if comparison.runs.len() > 1 {
         text::comparison(&comparison, &command.output.program, style(&command.output))
     } else {
         each(&comparison.runs, &command.output)
     };
-    deliver(comparison.exit_code(), &shown, target.as_ref(), || json::comparison(&comparison), &command.output)
+    deliver(
+        comparison.exit_code(),
+        &shown,
+        target.as_ref(),
+        || json::comparison(&comparison),
+        &command.output,
+    )
 }
 
 /// The runs one after another, for a comparison that was cut short.
 fn each(runs: &[Report], output: &Output) -> String {
-    let shown: Vec<_> = runs.iter().map(|report| text::run(report, &output.program, style(output))).collect();
+    let shown: Vec<_> = runs
+        .iter()
+        .map(|report| text::run(report, &output.program, style(output)))
+        .collect();
     shown.join("\n")
 }
 
@@ -200,15 +258,25 @@ fn read_report(path: &Path) -> Result<Report, Failure> {
     let named = |what: String| Failure::usage(format!("{}: {what}", sanitize(&path.display().to_string())));
     let length = std::fs::metadata(path).map_err(|error| named(error.to_string()))?.len();
     if length > MAX_REPORT {
-        return Err(named(format!("larger than {MAX_REPORT} bytes: no report of this program")));
+        return Err(named(format!(
+            "larger than {MAX_REPORT} bytes: no report of this program"
+        )));
     }
     let bytes = std::fs::read(path).map_err(|error| named(error.to_string()))?;
-    let report: Report = serde_json::from_slice(&bytes)
-        .map_err(|error| named(format!("no report that `run --json` wrote ({})", sanitize(&error.to_string()))))?;
+    let report: Report = serde_json::from_slice(&bytes).map_err(|error| {
+        named(format!(
+            "no report that `run --json` wrote ({})",
+            sanitize(&error.to_string())
+        ))
+    })?;
     if report.schema == crate::report::SCHEMA {
         Ok(report)
     } else {
-        Err(named(format!("its schema is `{}`, `{}` is read here", sanitize(&report.schema), crate::report::SCHEMA)))
+        Err(named(format!(
+            "its schema is `{}`, `{}` is read here",
+            sanitize(&report.schema),
+            crate::report::SCHEMA
+        )))
     }
 }
 
@@ -222,9 +290,17 @@ struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     fn new(max_calls: u64, otlp: Option<&str>, output: &'a Output) -> Result<Self, Failure> {
-        let forward = otlp.map(Forward::to).transpose().map_err(|error| Failure::usage(text::chain(&error)))?;
+        let forward = otlp
+            .map(Forward::to)
+            .transpose()
+            .map_err(|error| Failure::usage(text::chain(&error)))?;
         let interrupt = interrupts().map_err(|error| Failure::not_measured(format!("signals: {error}")))?;
-        Ok(Self { max_calls, forward, interrupt, output })
+        Ok(Self {
+            max_calls,
+            forward,
+            interrupt,
+            output,
+        })
     }
 
     fn is_interrupted(&self) -> bool {
@@ -250,7 +326,14 @@ impl<'a> Runner<'a> {
             && let Some(error) = &forwarded.first_error
         {
             let lost = forwarded.dropped + forwarded.failed;
-            warn(&format!("{lost} spans did not reach {}: {}", sanitize(&forwarded.url), sanitize(error)), self.output);
+            warn(
+                &format!(
+                    "{lost} spans did not reach {}: {}",
+                    sanitize(&forwarded.url),
+                    sanitize(error)
+                ),
+                self.output,
+            );
         }
         Ok(report)
     }
@@ -260,8 +343,11 @@ impl<'a> Runner<'a> {
 /// live as long as their standard input.
 fn interrupts() -> std::io::Result<watch::Receiver<bool>> {
     let (tell, told) = watch::channel(false);
-    let mut signals =
-        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
+    let mut signals = [
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::hangup())?,
+    ];
     tokio::spawn(async move {
         loop {
             let [interrupt, terminate, hangup] = &mut signals;

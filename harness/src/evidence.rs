@@ -52,12 +52,18 @@ impl Evidence {
         let to = &self.services[index].name;
         let Some(above) = index.checked_sub(1) else {
             let counted = self.client.totals().links.remove(to).unwrap_or_default();
-            return (crate::chain_line::CLIENT, Some(chassis::control::link((to.clone(), counted))));
+            return (
+                crate::chain_line::CLIENT,
+                Some(chassis::control::link((to.clone(), counted))),
+            );
         };
         let caller = &self.services[above];
         let link = caller.totals.as_ref().map(|totals| {
             let counted = totals.links.iter().find(|link| link.to == *to).cloned();
-            counted.unwrap_or_else(|| lab::Link { to: to.clone(), ..lab::Link::default() })
+            counted.unwrap_or_else(|| lab::Link {
+                to: to.clone(),
+                ..lab::Link::default()
+            })
         });
         (&caller.name, link)
     }
@@ -101,18 +107,45 @@ impl Evidence {
         for (service, tallied) in &self.tally.services {
             let service = || service.clone();
             let found = [
-                (tallied.duplicates, Disturbance::DuplicateSpans { service: service(), count: tallied.duplicates }),
-                (tallied.conflicts, Disturbance::ConflictingSpans { service: service(), count: tallied.conflicts }),
-                (tallied.orphans, Disturbance::OrphanSpans { service: service(), count: tallied.orphans }),
+                (
+                    tallied.duplicates,
+                    Disturbance::DuplicateSpans {
+                        service: service(),
+                        count: tallied.duplicates,
+                    },
+                ),
+                (
+                    tallied.conflicts,
+                    Disturbance::ConflictingSpans {
+                        service: service(),
+                        count: tallied.conflicts,
+                    },
+                ),
+                (
+                    tallied.orphans,
+                    Disturbance::OrphanSpans {
+                        service: service(),
+                        count: tallied.orphans,
+                    },
+                ),
             ];
-            disturbances.extend(found.into_iter().filter(|(count, _)| *count > 0).map(|(_, found)| found));
+            disturbances.extend(
+                found
+                    .into_iter()
+                    .filter(|(count, _)| *count > 0)
+                    .map(|(_, found)| found),
+            );
         }
         let operations = self.operations(requested);
         if operations.not_sent > 0 {
-            disturbances.push(Disturbance::NotSent { count: operations.not_sent });
+            disturbances.push(Disturbance::NotSent {
+                count: operations.not_sent,
+            });
         }
         if operations.unfinished > 0 {
-            disturbances.push(Disturbance::Unfinished { count: operations.unfinished });
+            disturbances.push(Disturbance::Unfinished {
+                count: operations.unfinished,
+            });
         }
         Observation {
             services,
@@ -120,7 +153,10 @@ impl Evidence {
             requests_sent: operations.sent,
             requests_ended: operations.ok + operations.failed,
             ok: operations.ok,
-            failed_by_code: self.failed_by_code().map(|(code, count)| (crate::plan::code(code), count)).collect(),
+            failed_by_code: self
+                .failed_by_code()
+                .map(|(code, count)| (crate::plan::code(code), count))
+                .collect(),
             disturbances,
         }
     }
@@ -130,10 +166,17 @@ impl Evidence {
         let mut found = Vec::new();
         let count = self.transport_errors(index, link);
         if count > 0 {
-            found.push(Disturbance::TransportErrors { from: from.clone(), to: to.clone(), count });
+            found.push(Disturbance::TransportErrors {
+                from: from.clone(),
+                to: to.clone(),
+                count,
+            });
         }
         if let Some(count) = link.not_retried.get("deadline").copied().filter(|count| *count > 0) {
-            found.push(Disturbance::DeadlinePassed { count, place: format!("{from} > {to}") });
+            found.push(Disturbance::DeadlinePassed {
+                count,
+                place: format!("{from} > {to}"),
+            });
         }
         found
     }
@@ -158,36 +201,43 @@ impl Evidence {
             failed: ended - ok,
             unfinished: self.loaded.sent - ended,
             mixed: 0,
-            by_code: self.failed_by_code().map(|(code, count)| (code::name(code).to_owned(), count)).collect(),
+            by_code: self
+                .failed_by_code()
+                .map(|(code, count)| (code::name(code).to_owned(), count))
+                .collect(),
         }
     }
 
     /// The rows of the services.
     pub fn services(&self, prediction: &model::Prediction) -> Vec<Service> {
         let requests = self.loaded.sent;
-        let rows = self.services.iter().zip(&prediction.services).map(|(reading, predicted)| {
-            let totals = reading.totals.as_ref();
-            let ended_as = |outcome: &str| {
-                totals.map(|totals| {
-                    let matching = totals.arrivals.iter().filter(|arrivals| arrivals.outcome == outcome);
-                    matching.map(|arrivals| arrivals.count).sum()
-                })
-            };
-            let received = totals.map(|totals| totals.received);
-            Service {
-                service: reading.name.clone(),
-                kind: ServiceKind::Service,
-                predicted: (&predicted.received).into(),
-                received,
-                traced: Some(self.tally.server(&reading.name)),
-                amplification: received.and_then(|received| ratio(received, requests)),
-                work_done: totals.map(|totals| totals.work_done),
-                late: totals.map(|totals| totals.late),
-                dropped: ended_as("dropped"),
-                expired: ended_as("expired"),
-                in_flight: totals.map(|totals| totals.in_flight),
-            }
-        });
+        let rows = self
+            .services
+            .iter()
+            .zip(&prediction.services)
+            .map(|(reading, predicted)| {
+                let totals = reading.totals.as_ref();
+                let ended_as = |outcome: &str| {
+                    totals.map(|totals| {
+                        let matching = totals.arrivals.iter().filter(|arrivals| arrivals.outcome == outcome);
+                        matching.map(|arrivals| arrivals.count).sum()
+                    })
+                };
+                let received = totals.map(|totals| totals.received);
+                Service {
+                    service: reading.name.clone(),
+                    kind: ServiceKind::Service,
+                    predicted: (&predicted.received).into(),
+                    received,
+                    traced: Some(self.tally.server(&reading.name)),
+                    amplification: received.and_then(|received| ratio(received, requests)),
+                    work_done: totals.map(|totals| totals.work_done),
+                    late: totals.map(|totals| totals.late),
+                    dropped: ended_as("dropped"),
+                    expired: ended_as("expired"),
+                    in_flight: totals.map(|totals| totals.in_flight),
+                }
+            });
         rows.collect()
     }
 
@@ -196,7 +246,10 @@ impl Evidence {
         let rows = self.services.iter().enumerate().map(|(index, reading)| {
             let (from, link) = self.link_to(index);
             let received = reading.totals.as_ref().map(|totals| totals.received);
-            let (calls, sent) = (link.as_ref().map(|link| link.calls), link.as_ref().map(|link| link.sent));
+            let (calls, sent) = (
+                link.as_ref().map(|link| link.calls),
+                link.as_ref().map(|link| link.sent),
+            );
             Link {
                 from: from.to_owned(),
                 to: reading.name.clone(),
@@ -204,8 +257,13 @@ impl Evidence {
                 sent,
                 received,
                 factor: received.zip(sent).and_then(|(received, sent)| ratio(received, sent)),
-                retry_ratio: sent.zip(calls).and_then(|(sent, calls)| ratio(sent.saturating_sub(calls), calls)),
-                not_retried: link.as_ref().map(|link| link.not_retried.clone().into_iter().collect()).unwrap_or_default(),
+                retry_ratio: sent
+                    .zip(calls)
+                    .and_then(|(sent, calls)| ratio(sent.saturating_sub(calls), calls)),
+                not_retried: link
+                    .as_ref()
+                    .map(|link| link.not_retried.clone().into_iter().collect())
+                    .unwrap_or_default(),
                 transport_errors: link.as_ref().map(|link| self.transport_errors(index, link)),
             }
         });
@@ -219,11 +277,24 @@ impl Evidence {
         let given_up = totals.map(|totals| totals.given_up_through).max().unwrap_or(0);
         let mut by_request: BTreeMap<u64, Vec<(&str, &lab::Record)>> = BTreeMap::new();
         for reading in &self.services {
-            for record in reading.records.iter().flatten().filter(|record| record.request > given_up) {
-                by_request.entry(record.request).or_default().push((&reading.name, record));
+            for record in reading
+                .records
+                .iter()
+                .flatten()
+                .filter(|record| record.request > given_up)
+            {
+                by_request
+                    .entry(record.request)
+                    .or_default()
+                    .push((&reading.name, record));
             }
         }
-        let first_us = by_request.values().flatten().map(|(_, record)| record.start_us).min().unwrap_or(0);
+        let first_us = by_request
+            .values()
+            .flatten()
+            .map(|(_, record)| record.start_us)
+            .min()
+            .unwrap_or(0);
         let owner = owner(scenario);
         let declared = declared_attempts(scenario);
         let bottom = self.services.last().map_or("", |reading| reading.name.as_str());
@@ -240,29 +311,52 @@ impl Evidence {
                 owner: owner.clone(),
                 declared_attempts: declared,
                 observed_attempts: arrivals.iter().filter(|(service, _)| *service == bottom).count() as u64,
-                code: self.loaded.ended.get(&request).map_or("unfinished", |code| code::name(*code)).to_owned(),
-                attempts: arrivals.iter().map(|(service, record)| arrival(service, record, first_us)).collect(),
+                code: self
+                    .loaded
+                    .ended
+                    .get(&request)
+                    .map_or("unfinished", |code| code::name(*code))
+                    .to_owned(),
+                attempts: arrivals
+                    .iter()
+                    .map(|(service, record)| arrival(service, record, first_us))
+                    .collect(),
             });
         }
         let operations = receipts.len() as u64;
         let all_read = self.services.iter().all(|reading| reading.records.is_some());
         let complete = all_read && given_up == 0 && operations == self.loaded.sent;
-        (receipts, Sample { operations, of: self.loaded.sent, complete })
+        (
+            receipts,
+            Sample {
+                operations,
+                of: self.loaded.sent,
+                complete,
+            },
+        )
     }
 }
 
 fn spans_made(totals: &lab::Totals) -> u64 {
-    totals.spans_made.map_or(0, |spans| spans.server + spans.client + spans.internal)
+    totals
+        .spans_made
+        .map_or(0, |spans| spans.server + spans.client + spans.internal)
 }
 
 fn service_disturbances(totals: &lab::Totals) -> Vec<Disturbance> {
     let service = || totals.service.clone();
     let mut found = Vec::new();
     if totals.rejected_by_transport > 0 {
-        found.push(Disturbance::RejectedByTransport { service: service(), count: totals.rejected_by_transport });
+        found.push(Disturbance::RejectedByTransport {
+            service: service(),
+            count: totals.rejected_by_transport,
+        });
     }
     if totals.in_flight > 0 {
-        found.push(Disturbance::NotSettled { service: service(), in_flight: totals.in_flight });
+        found.push(Disturbance::NotSettled {
+            service: service(),
+            in_flight: totals.in_flight,
+        });
     }
     found
 }
@@ -272,12 +366,19 @@ fn ratio(numerator: u64, denominator: u64) -> Option<f64> {
 }
 
 fn arrival(service: &str, record: &lab::Record, first_us: u64) -> Arrival {
-    let parent = record.path.rsplit_once('.').map(|(parent, _)| format!("{}:{parent}", record.request));
+    let parent = record
+        .path
+        .rsplit_once('.')
+        .map(|(parent, _)| format!("{}:{parent}", record.request));
     Arrival {
         service: service.to_owned(),
         path: format!("{}:{}", record.request, record.path),
         parent,
-        code: if record.outcome.is_empty() { "in_flight".to_owned() } else { record.outcome.clone() },
+        code: if record.outcome.is_empty() {
+            "in_flight".to_owned()
+        } else {
+            record.outcome.clone()
+        },
         start_us: record.start_us.saturating_sub(first_us),
         duration_us: record.duration_us,
     }
@@ -288,12 +389,18 @@ fn attempts(scenario: &Scenario) -> impl Iterator<Item = (&str, u32)> {
     let services = &scenario.chain.services;
     let callers = services.split_last().map_or(&[][..], |(_, callers)| callers);
     let client = (crate::chain_line::CLIENT, scenario.chain.client.retry.attempts);
-    std::iter::once(client).chain(callers.iter().map(|service| (service.name.as_str(), service.caller.retry.attempts)))
+    std::iter::once(client).chain(
+        callers
+            .iter()
+            .map(|service| (service.name.as_str(), service.caller.retry.attempts)),
+    )
 }
 
 /// The only layer with more than one attempt; `none` when several have, or no layer has.
 fn owner(scenario: &Scenario) -> String {
-    let mut retrying = attempts(scenario).filter(|(_, attempts)| *attempts > 1).map(|(name, _)| name);
+    let mut retrying = attempts(scenario)
+        .filter(|(_, attempts)| *attempts > 1)
+        .map(|(name, _)| name);
     match (retrying.next(), retrying.next()) {
         (Some(owner), None) => owner.to_owned(),
         _ => "none".to_owned(),
@@ -347,7 +454,11 @@ pub fn processes(members: &[(String, std::net::SocketAddr, u32)], ended: &[Ended
         pid: Some(*pid),
         owned: true,
         loopback: address.ip().is_loopback(),
-        stopped: ended.iter().find(|ended| ended.name == *name).map(|ended| ended.how.clone()).unwrap_or_default(),
+        stopped: ended
+            .iter()
+            .find(|ended| ended.name == *name)
+            .map(|ended| ended.how.clone())
+            .unwrap_or_default(),
     });
     rows.collect()
 }

@@ -102,7 +102,11 @@ pub struct Ended {
 /// This program, as a path that still leads to it when the file has been replaced meanwhile.
 pub fn this_program() -> PathBuf {
     let running = Path::new("/proc/self/exe");
-    if running.exists() { running.to_owned() } else { std::env::current_exe().unwrap_or_else(|_| "harness".into()) }
+    if running.exists() {
+        running.to_owned()
+    } else {
+        std::env::current_exe().unwrap_or_else(|_| "harness".into())
+    }
 }
 
 impl Fleet {
@@ -111,7 +115,10 @@ impl Fleet {
         let mut members: Vec<Member> = Vec::with_capacity(starts.len());
         for mut start in starts.into_iter().rev() {
             if let Some(below) = members.last() {
-                start.config.callee = Some(Callee { name: below.name.clone(), address: below.address });
+                start.config.callee = Some(Callee {
+                    name: below.name.clone(),
+                    address: below.address,
+                });
             }
             members.push(Member::spawn(program, &start).await?);
         }
@@ -136,7 +143,10 @@ impl Fleet {
         let mut ended = Vec::new();
         for member in &mut self.members {
             let how = member.leave().await;
-            ended.push(Ended { name: member.name.clone(), how });
+            ended.push(Ended {
+                name: member.name.clone(),
+                how,
+            });
         }
         ended
     }
@@ -158,9 +168,16 @@ impl Member {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         // A process group of its own: Ctrl-C at the terminal is for the harness, which settles before it stops the services.
         command.process_group(0);
-        let failed = |source| FleetError::Spawn { service: service.clone(), program: program.to_owned(), source };
+        let failed = |source| FleetError::Spawn {
+            service: service.clone(),
+            program: program.to_owned(),
+            source,
+        };
         let mut child = command.spawn().map_err(failed)?;
-        let silent = |what: &str| FleetError::Silent { service: service.clone(), what: what.to_owned() };
+        let silent = |what: &str| FleetError::Silent {
+            service: service.clone(),
+            what: what.to_owned(),
+        };
         let lifeline = child.stdin.take().ok_or_else(|| silent("it has no input"))?;
         let output = child.stdout.take().ok_or_else(|| silent("it has no output"))?;
         let mut lines = BufReader::new(output);
@@ -173,13 +190,25 @@ impl Member {
         };
         let Some(announced) = announced else {
             let status = timeout(STOP, child.wait()).await;
-            let how = status.ok().and_then(Result::ok).map_or("it said something else".to_owned(), in_words);
+            let how = status
+                .ok()
+                .and_then(Result::ok)
+                .map_or("it said something else".to_owned(), in_words);
             return Err(silent(&how));
         };
         let pid = child.id().ok_or_else(|| silent("it ended at once"))?;
         let (name, address, control) = (announced.service, announced.address, announced.control);
         let _output = lines.into_inner();
-        Ok(Self { name, address, control, pid, child, _lifeline: lifeline, _output, exited: None })
+        Ok(Self {
+            name,
+            address,
+            control,
+            pid,
+            child,
+            _lifeline: lifeline,
+            _output,
+            exited: None,
+        })
     }
 
     fn trouble(&mut self) -> Option<Trouble> {
@@ -220,9 +249,13 @@ impl Member {
 
 /// Whether the process is stopped, by what the system says (Linux); elsewhere unknown.
 fn is_stopped(pid: u32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
     // The name stands in parentheses and may hold anything; the state is the word behind the last one.
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().next());
     matches!(state, Some("T" | "t"))
 }
 

@@ -53,7 +53,11 @@ impl Lab {
     pub fn of(member: &Member) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{}", member.control)).expect("an address is a URI");
         let channel = endpoint.tcp_nodelay(true).connect_timeout(ANSWER).connect_lazy();
-        Self { service: member.name.clone(), address: member.control, channel }
+        Self {
+            service: member.name.clone(),
+            address: member.control,
+            channel,
+        }
     }
 
     /// The service's name.
@@ -66,7 +70,10 @@ impl Lab {
         let mut client = ControlClient::new(self.channel.clone());
         let described = self.within(ANSWER, client.describe(lab::DescribeRequest {})).await?;
         let pairs = described.config.into_iter().collect();
-        Config::read(&pairs).map_err(|source| LabError::Config { service: self.service.clone(), source })
+        Config::read(&pairs).map_err(|source| LabError::Config {
+            service: self.service.clone(),
+            source,
+        })
     }
 
     /// Exact totals.
@@ -79,7 +86,11 @@ impl Lab {
     pub async fn flush(&self) -> Result<Result<(), String>, LabError> {
         let mut client = ControlClient::new(self.channel.clone());
         let flushed = self.within(FLUSH, client.flush(lab::FlushRequest {})).await?;
-        Ok(if flushed.error.is_empty() { Ok(()) } else { Err(flushed.error) })
+        Ok(if flushed.error.is_empty() {
+            Ok(())
+        } else {
+            Err(flushed.error)
+        })
     }
 
     /// The single arrivals still kept.
@@ -104,10 +115,12 @@ impl Lab {
         let answered = tokio::time::timeout(longest, answer).await;
         let waited = || Status::deadline_exceeded(format!("no answer within {} s", longest.as_secs()));
         let response = answered.unwrap_or_else(|_| Err(waited()));
-        response.map(tonic::Response::into_inner).map_err(|status| LabError::Unreachable {
-            service: self.service.clone(),
-            address: self.address,
-            status: Box::new(status),
-        })
+        response
+            .map(tonic::Response::into_inner)
+            .map_err(|status| LabError::Unreachable {
+                service: self.service.clone(),
+                address: self.address,
+                status: Box::new(status),
+            })
     }
 }

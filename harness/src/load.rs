@@ -121,7 +121,12 @@ pub async fn drive(
         let mut ended = shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
         (std::mem::take(&mut ended.0), ended.1.clone())
     };
-    Ok(Loaded { sent, ended, latency_us, took: began.elapsed() })
+    Ok(Loaded {
+        sent,
+        ended,
+        latency_us,
+        took: began.elapsed(),
+    })
 }
 
 async fn work(shared: Arc<Shared>, stop: watch::Receiver<bool>) {
@@ -133,8 +138,13 @@ async fn work(shared: Arc<Shared>, stop: watch::Receiver<bool>) {
         }
         let began = Instant::now();
         let context = Context::root(request, shared.load.deadline);
-        let code = entry.ask(&context, shared.load.item.clone()).await.map_or_else(|status| status.code(), |()| Code::Ok);
-        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(LONGEST_US).clamp(1, LONGEST_US);
+        let code = entry
+            .ask(&context, shared.load.item.clone())
+            .await
+            .map_or_else(|status| status.code(), |()| Code::Ok);
+        let took = u64::try_from(began.elapsed().as_micros())
+            .unwrap_or(LONGEST_US)
+            .clamp(1, LONGEST_US);
         let mut ended = shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.0.insert(request, code);
         ended.1.record(took).expect("clamped into the bounds");

@@ -3,7 +3,7 @@
 use crate::{
     chain_line::proxy_name,
     plan,
-    report::{self, Bottom, Change, Prediction, PredictedService, ServiceKind, Tries},
+    report::{self, Bottom, Change, PredictedService, Prediction, ServiceKind, Tries},
     scenario::Scenario,
 };
 use chassis::fault::{Fault, Scope};
@@ -16,7 +16,11 @@ pub fn predict(scenario: &Scenario) -> Prediction {
     let is_service = |name: &str| scenario.chain.services.iter().any(|service| service.name == name);
     let services = predicted.services.iter().map(|service| PredictedService {
         service: service.name.clone(),
-        kind: if is_service(&service.name) { ServiceKind::Service } else { ServiceKind::Sidecar },
+        kind: if is_service(&service.name) {
+            ServiceKind::Service
+        } else {
+            ServiceKind::Sidecar
+        },
         predicted: (&service.received).into(),
     });
     let per_request = &predicted.per_request;
@@ -28,7 +32,11 @@ pub fn predict(scenario: &Scenario) -> Prediction {
         scenario: scenario.effective(),
         services: services.collect(),
         bottom: Bottom {
-            service: topology.services.last().map(|service| service.name.clone()).unwrap_or_default(),
+            service: topology
+                .services
+                .last()
+                .map(|service| service.name.clone())
+                .unwrap_or_default(),
             worst: per_request.worst.into(),
             mean: per_request.mean,
             sd: per_request.sd,
@@ -49,13 +57,24 @@ fn tries(scenario: &Scenario) -> Vec<Tries> {
     let callers = client.chain(callers.iter().map(|service| (service.name.as_str(), &service.caller)));
     let rows = callers.map(|(name, caller)| {
         let (code, proxy) = (caller.retry.attempts, caller.proxy_attempts.0);
-        Tries { caller: name.to_owned(), code, proxy, tries: u64::from(code) * u64::from(proxy) }
+        Tries {
+            caller: name.to_owned(),
+            code,
+            proxy,
+            tries: u64::from(code) * u64::from(proxy),
+        }
     });
     rows.collect()
 }
 
 fn change(change: model::Change) -> Change {
-    let of = |caller: &str| if caller.ends_with(&proxy_name("")) { "proxy" } else { "code" };
+    let of = |caller: &str| {
+        if caller.ends_with(&proxy_name("")) {
+            "proxy"
+        } else {
+            "code"
+        }
+    };
     let (change_text, edits, gives_up) = match change.kind {
         model::ChangeKind::OneOwner { caller } => (
             format!("retry at {caller} only"),
@@ -68,7 +87,12 @@ fn change(change: model::Change) -> Change {
             format!("{caller} no longer hides a failure of the link below it"),
         ),
     };
-    Change { change: change_text, edits, bottom: change.bottom.into(), gives_up }
+    Change {
+        change: change_text,
+        edits,
+        bottom: change.bottom.into(),
+        gives_up,
+    }
 }
 
 fn notes(scenario: &Scenario) -> Vec<String> {
@@ -77,19 +101,27 @@ fn notes(scenario: &Scenario) -> Vec<String> {
     let shared = |fault: &Fault| matches!(fault, Fault::Fail(fail) if fail.scope == Scope::Process);
     let mut notes = Vec::new();
     if faults.iter().any(drawn) {
-        notes.push("The shares assume independent failures; real ones come in runs, so read them as the best case.".to_owned());
+        notes.push(
+            "The shares assume independent failures; real ones come in runs, so read them as the best case.".to_owned(),
+        );
     } else {
         notes.push("Exact: nothing here is left to chance.".to_owned());
     }
     if faults.iter().any(shared) && scenario.load.concurrency > 1 {
-        notes.push("Requests at the same time share the first failures; their order decides, so these are bounds.".to_owned());
+        notes.push(
+            "Requests at the same time share the first failures; their order decides, so these are bounds.".to_owned(),
+        );
     }
     if faults.contains(&Fault::Refuse) {
-        notes.push("A closed port receives nothing: the attempts are sent, and counted only where they are sent.".to_owned());
+        notes.push(
+            "A closed port receives nothing: the attempts are sent, and counted only where they are sent.".to_owned(),
+        );
     }
     if let Some(deadline) = scenario.load.deadline {
         let deadline = humantime::format_duration(deadline);
-        notes.push(format!("As if no request needs longer than its deadline of {deadline}."));
+        notes.push(format!(
+            "As if no request needs longer than its deadline of {deadline}."
+        ));
     }
     notes
 }

@@ -110,38 +110,73 @@ pub struct Ran {
 
 /// Runs a scenario. Every process it starts is gone when it returns, whatever it returns.
 pub async fn run(scenario: &Scenario, options: Options) -> Result<Ran, RunError> {
-    let Options { program, max_calls, forward, expectations, interrupt, progress, mut hooks } = options;
+    let Options {
+        program,
+        max_calls,
+        forward,
+        expectations,
+        interrupt,
+        progress,
+        mut hooks,
+    } = options;
     let started = SystemTime::now();
     let roles = scenario.check_runnable().and_then(|()| Ok(scenario.roles()));
-    let roles = roles.map_err(|error| RunError::Refused(error.to_string()))?.unwrap_or_default();
+    let roles = roles
+        .map_err(|error| RunError::Refused(error.to_string()))?
+        .unwrap_or_default();
     let mut configs = scenario.configs();
-    let forecast = model::predict(&plan::topology(&configs[0], &configs[1..], &scenario.load), model::Draws::Forecast);
+    let forecast = model::predict(
+        &plan::topology(&configs[0], &configs[1..], &scenario.load),
+        model::Draws::Forecast,
+    );
     check_plan(&forecast, scenario, max_calls)?;
 
     // Up.
     let clock = Instant::now();
     let nonce = format!("{:016x}", rand::random::<u64>());
     let collector = Collector::start(nonce.clone(), forward)?;
-    let spans_to = hooks.collector.take().map_or(collector.address(), |through| through(collector.address()));
+    let spans_to = hooks
+        .collector
+        .take()
+        .map_or(collector.address(), |through| through(collector.address()));
     for config in &mut configs {
         config.run.clone_from(&nonce);
         config.otlp = Some(format!("http://{spans_to}"));
         config.span_queue = span_queue(&forecast);
     }
     let mut configs = configs.into_iter();
-    let mut client = configs.next().unwrap_or_else(|| Config::named(crate::chain_line::CLIENT));
-    let starts = roles.iter().zip(configs).map(|(role, config)| Start { role: *role, config }).collect();
+    let mut client = configs
+        .next()
+        .unwrap_or_else(|| Config::named(crate::chain_line::CLIENT));
+    let starts = roles
+        .iter()
+        .zip(configs)
+        .map(|(role, config)| Start { role: *role, config })
+        .collect();
     let mut fleet = Fleet::spawn(&program, starts).await?;
     let top = &fleet.members[0];
-    client.callee = Some(Callee { name: top.name.clone(), address: top.address });
+    client.callee = Some(Callee {
+        name: top.name.clone(),
+        address: top.address,
+    });
     let telemetry = Telemetry::start(&client)?;
     let _spans_go_here = telemetry.enter();
     let client_counts = Counts::new(0);
 
     // Predict, from what the services say of themselves.
-    let described = join_all(fleet.members.iter().map(|member| Lab::of(member)).map(async |lab| lab.describe().await)).await;
+    let described = join_all(
+        fleet
+            .members
+            .iter()
+            .map(|member| Lab::of(member))
+            .map(async |lab| lab.describe().await),
+    )
+    .await;
     let described = described.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let prediction = model::predict(&plan::topology(&client, &described, &scenario.load), model::Draws::Replay);
+    let prediction = model::predict(
+        &plan::topology(&client, &described, &scenario.load),
+        model::Draws::Replay,
+    );
     let start_ms = millis(clock.elapsed());
     if let Some(hook) = hooks.started.take() {
         hook(&mut fleet).await;
@@ -149,7 +184,17 @@ pub async fn run(scenario: &Scenario, options: Options) -> Result<Ran, RunError>
 
     // Drive, settle, read.
     let mut watched = Watched::new(&fleet);
-    let loaded = watched.drive(&mut fleet, scenario, roles[0], &client, &client_counts, progress, interrupt).await?;
+    let loaded = watched
+        .drive(
+            &mut fleet,
+            scenario,
+            roles[0],
+            &client,
+            &client_counts,
+            progress,
+            interrupt,
+        )
+        .await?;
     if let Some(hook) = hooks.loaded.take() {
         hook(&mut fleet).await;
     }
@@ -163,8 +208,11 @@ pub async fn run(scenario: &Scenario, options: Options) -> Result<Ran, RunError>
 
     // Stop.
     let clock = Instant::now();
-    let members: Vec<_> =
-        fleet.members.iter().map(|member| (member.name.clone(), member.address, member.pid)).collect();
+    let members: Vec<_> = fleet
+        .members
+        .iter()
+        .map(|member| (member.name.clone(), member.address, member.pid))
+        .collect();
     let ended = fleet.stop().await;
     let _ = telemetry.shutdown().await;
     let collected = collector.finish().await?;
@@ -207,7 +255,10 @@ pub async fn run(scenario: &Scenario, options: Options) -> Result<Ran, RunError>
         versions: BTreeMap::from([("retryscope".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
         seed: scenario.load.seed,
     };
-    Ok(Ran { report, forwarded: collected.forwarded })
+    Ok(Ran {
+        report,
+        forwarded: collected.forwarded,
+    })
 }
 
 /// Refuses a plan that cannot end in time, or is bigger than was allowed.
@@ -228,7 +279,9 @@ fn span_queue(forecast: &model::Prediction) -> usize {
         model::Count::Of(arrivals) => arrivals.min(MAX_SPAN_QUEUE.into()),
         model::Count::Beyond => MAX_SPAN_QUEUE.into(),
     };
-    usize::try_from(most).unwrap_or(DEFAULT_SPAN_QUEUE).max(DEFAULT_SPAN_QUEUE)
+    usize::try_from(most)
+        .unwrap_or(DEFAULT_SPAN_QUEUE)
+        .max(DEFAULT_SPAN_QUEUE)
 }
 
 /// The services under observation, and what went wrong with them.
@@ -243,7 +296,12 @@ impl Watched {
     fn new(fleet: &Fleet) -> Self {
         let labs: Vec<_> = fleet.members.iter().map(Lab::of).collect();
         let totals = labs.iter().map(|_| None).collect();
-        Self { labs, totals, disturbances: Vec::new(), troubled: Vec::new() }
+        Self {
+            labs,
+            totals,
+            disturbances: Vec::new(),
+            troubled: Vec::new(),
+        }
     }
 
     /// Notes what is newly wrong with a process; answers whether anything ever was.
@@ -257,7 +315,10 @@ impl Watched {
         !self.troubled.is_empty()
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one call from one place: the parts of a run meet here")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one call from one place: the parts of a run meet here"
+    )]
     async fn drive(
         &mut self,
         fleet: &mut Fleet,
@@ -310,7 +371,11 @@ impl Watched {
     /// Reads every total once; answers whether one changed. A total that goes back is noted.
     async fn read(&mut self) -> bool {
         let readings = self.labs.iter().map(async |lab| {
-            if self.troubled.iter().any(|troubled| troubled == lab.service()) { None } else { Some(lab.totals().await) }
+            if self.troubled.iter().any(|troubled| troubled == lab.service()) {
+                None
+            } else {
+                Some(lab.totals().await)
+            }
         });
         let readings = join_all(readings).await;
         let mut changed = false;
@@ -327,7 +392,8 @@ impl Watched {
                         && let Some((from, to)) = went_back(before, &now)
                     {
                         let service = lab.service().to_owned();
-                        self.disturbances.push(Disturbance::TotalsWentBack { service, from, to });
+                        self.disturbances
+                            .push(Disturbance::TotalsWentBack { service, from, to });
                     }
                     changed |= before.as_ref() != Some(&now);
                     *before = Some(now);
@@ -348,23 +414,32 @@ impl Watched {
                 link.map_or(0, |link| link.sent)
             }
         };
-        self.labs.iter().zip(&self.totals).enumerate().all(|(index, (lab, totals))| {
-            let Some(totals) = totals else { return true };
-            let refuses = described.get(index).unwrap_or(&nobody).fault == chassis::fault::Fault::Refuse;
-            totals.in_flight == 0 && (refuses || totals.received >= sent(index, lab.service()))
-        })
+        self.labs
+            .iter()
+            .zip(&self.totals)
+            .enumerate()
+            .all(|(index, (lab, totals))| {
+                let Some(totals) = totals else { return true };
+                let refuses = described.get(index).unwrap_or(&nobody).fault == chassis::fault::Fault::Refuse;
+                totals.in_flight == 0 && (refuses || totals.received >= sent(index, lab.service()))
+            })
     }
 
     /// Makes every process export its spans.
     async fn flush(&mut self, client: &Telemetry) {
         let flushing = self.labs.iter().map(async |lab| {
-            if self.troubled.iter().any(|troubled| troubled == lab.service()) { return None }
+            if self.troubled.iter().any(|troubled| troubled == lab.service()) {
+                return None;
+            }
             let error = match lab.flush().await {
                 Ok(Ok(())) => return None,
                 Ok(Err(error)) => error,
                 Err(error) => error.to_string(),
             };
-            Some(Disturbance::FlushFailed { service: lab.service().to_owned(), error })
+            Some(Disturbance::FlushFailed {
+                service: lab.service().to_owned(),
+                error,
+            })
         });
         let (services, own) = tokio::join!(join_all(flushing), client.flush());
         self.disturbances.extend(services.into_iter().flatten());
@@ -376,20 +451,31 @@ impl Watched {
 
     /// Waits until the collector has what every process says it made.
     async fn await_spans(&self, collector: &Collector, client: &Config, counts: &Counts) {
-        let made = |totals: &lab::Totals| totals.spans_made.map_or(0, |spans| spans.server + spans.client + spans.internal);
+        let made = |totals: &lab::Totals| {
+            totals
+                .spans_made
+                .map_or(0, |spans| spans.server + spans.client + spans.internal)
+        };
         let services = self.labs.iter().zip(&self.totals);
         let mut wanted: Vec<_> = services
             .filter_map(|(lab, totals)| Some((lab.service().to_owned(), made(totals.as_ref()?))))
             .collect();
         let kinds = [SpanKind::Server, SpanKind::Client, SpanKind::Internal];
-        wanted.push((client.service.clone(), kinds.iter().map(|kind| counts.spans_made(*kind)).sum()));
+        wanted.push((
+            client.service.clone(),
+            kinds.iter().map(|kind| counts.spans_made(*kind)).sum(),
+        ));
         // Whether they came or not is seen in the tally.
         collector.wait_for(&wanted, SPANS).await;
     }
 
     async fn records(&self) -> Vec<Option<Vec<lab::Record>>> {
         let reading = self.labs.iter().map(async |lab| {
-            if self.troubled.iter().any(|troubled| troubled == lab.service()) { None } else { lab.records().await.ok() }
+            if self.troubled.iter().any(|troubled| troubled == lab.service()) {
+                None
+            } else {
+                lab.records().await.ok()
+            }
         });
         join_all(reading).await
     }
@@ -409,7 +495,13 @@ impl Watched {
             totals,
             records,
         });
-        Evidence { services: services.collect(), client, loaded, tally, disturbances: self.disturbances }
+        Evidence {
+            services: services.collect(),
+            client,
+            loaded,
+            tally,
+            disturbances: self.disturbances,
+        }
     }
 }
 
@@ -441,13 +533,20 @@ fn expected(
 ) -> Vec<report::Expected> {
     let counts = Expectable {
         services: services.iter().map(|row| (row.service.clone(), row.received)).collect(),
-        predicted: services.iter().map(|row| (row.service.clone(), in_words(&row.predicted))).collect(),
+        predicted: services
+            .iter()
+            .map(|row| (row.service.clone(), in_words(&row.predicted)))
+            .collect(),
         requests: operations.sent,
         failed: operations.failed,
     };
     let judged = expectations.iter().map(|expectation| {
         let judged = expectation.judge(&counts);
-        report::Expected { expression: expectation.to_string(), met: judged.met, text: judged.text }
+        report::Expected {
+            expression: expectation.to_string(),
+            met: judged.met,
+            text: judged.text,
+        }
     });
     judged.collect()
 }
@@ -465,7 +564,10 @@ fn in_words(predicted: &report::Predicted) -> String {
 }
 
 fn reason(reason: &model::verdict::Reason) -> report::Reason {
-    report::Reason { kind: reason.kind().to_owned(), text: reason.to_string() }
+    report::Reason {
+        kind: reason.kind().to_owned(),
+        text: reason.to_string(),
+    }
 }
 
 fn latency(loaded: &Loaded) -> Option<Latency> {

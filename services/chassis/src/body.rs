@@ -32,13 +32,24 @@ struct Recorded {
 impl Recording {
     /// Starts with nothing sent.
     pub fn new(source: Body) -> Self {
-        let recorded = Recorded { source, chunks: Vec::new(), bytes: 0, ended: false, overflowed: false };
-        Self { shared: Arc::new(Mutex::new(recorded)) }
+        let recorded = Recorded {
+            source,
+            chunks: Vec::new(),
+            bytes: 0,
+            ended: false,
+            overflowed: false,
+        };
+        Self {
+            shared: Arc::new(Mutex::new(recorded)),
+        }
     }
 
     /// The whole body for one attempt: what was recorded, then what the source still gives.
     pub fn replay(&self) -> Body {
-        Body::new(Replay { recording: self.clone(), next: 0 })
+        Body::new(Replay {
+            recording: self.clone(),
+            next: 0,
+        })
     }
 
     /// Whether another attempt could send the whole body.
@@ -126,13 +137,13 @@ impl<F: FnOnce(Ending)> Drop for Watched<F> {
 }
 
 /// Watches the body of a committed answer. After `until` it breaks off with `DEADLINE_EXCEEDED`.
-pub fn watch(
-    inner: Body,
-    until: Option<tokio::time::Instant>,
-    on_end: impl FnOnce(Ending) + Send + 'static,
-) -> Body {
+pub fn watch(inner: Body, until: Option<tokio::time::Instant>, on_end: impl FnOnce(Ending) + Send + 'static) -> Body {
     let until = until.map(|until| Box::pin(tokio::time::sleep_until(until)));
-    Body::new(Watched { inner, until, on_end: Some(on_end) })
+    Body::new(Watched {
+        inner,
+        until,
+        on_end: Some(on_end),
+    })
 }
 
 impl<F: FnOnce(Ending)> http_body::Body for Watched<F> {
@@ -144,7 +155,9 @@ impl<F: FnOnce(Ending)> http_body::Body for Watched<F> {
             && until.as_mut().poll(context).is_ready()
         {
             self.end(Ending::Code(Code::DeadlineExceeded));
-            return Poll::Ready(Some(Err(Status::deadline_exceeded("the deadline passed while the answer came"))));
+            return Poll::Ready(Some(Err(Status::deadline_exceeded(
+                "the deadline passed while the answer came",
+            ))));
         }
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
         match &frame {
@@ -152,7 +165,9 @@ impl<F: FnOnce(Ending)> http_body::Body for Watched<F> {
             Some(Err(_)) => self.end(Ending::Broken),
             Some(Ok(frame)) => {
                 if let Some(trailers) = frame.trailers_ref() {
-                    self.end(Ending::Code(crate::outcome::status_in(trailers).unwrap_or(Code::Unknown)));
+                    self.end(Ending::Code(
+                        crate::outcome::status_in(trailers).unwrap_or(Code::Unknown),
+                    ));
                 }
             }
         }
@@ -177,7 +192,10 @@ mod tests {
     }
 
     fn trailers(code: &str) -> Frame<Bytes> {
-        Frame::trailers(http::HeaderMap::from_iter([("grpc-status".parse().unwrap(), code.parse().unwrap())]))
+        Frame::trailers(http::HeaderMap::from_iter([(
+            "grpc-status".parse().unwrap(),
+            code.parse().unwrap(),
+        )]))
     }
 
     async fn ending(body: Body, read: bool) -> Ending {
@@ -213,7 +231,10 @@ mod tests {
     async fn beyond_64_kib_nothing_is_sent_again_and_nothing_is_lost() {
         let half = Bytes::from(vec![7; REPLAY_LIMIT / 2 + 1]);
         let recording = Recording::new(body(vec![Frame::data(half.clone()), Frame::data(half)]));
-        assert_eq!(recording.replay().collect().await.unwrap().to_bytes().len(), REPLAY_LIMIT + 2);
+        assert_eq!(
+            recording.replay().collect().await.unwrap().to_bytes().len(),
+            REPLAY_LIMIT + 2
+        );
         assert!(!recording.is_replayable());
     }
 
@@ -222,7 +243,10 @@ mod tests {
         let answer = || body(vec![Frame::data("x".into()), trailers("14")]);
         assert_eq!(ending(answer(), true).await, Ending::Code(Code::Unavailable));
         assert_eq!(ending(answer(), false).await, Ending::Dropped);
-        assert_eq!(ending(body(vec![Frame::data("x".into())]), true).await, Ending::Code(Code::Unknown));
+        assert_eq!(
+            ending(body(vec![Frame::data("x".into())]), true).await,
+            Ending::Code(Code::Unknown)
+        );
     }
 
     #[tokio::test(start_paused = true)]

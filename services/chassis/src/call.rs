@@ -29,7 +29,10 @@ pub struct AttemptPath {
 impl AttemptPath {
     /// The path of a request before any attempt.
     pub fn root(request: u64) -> Self {
-        Self { request, attempts: Vec::new() }
+        Self {
+            request,
+            attempts: Vec::new(),
+        }
     }
 
     /// The path of this layer's attempt number `attempt`.
@@ -38,14 +41,23 @@ impl AttemptPath {
         let mut attempts = Vec::with_capacity(self.attempts.len() + 1);
         attempts.extend_from_slice(&self.attempts);
         attempts.push(attempt);
-        Self { request: self.request, attempts }
+        Self {
+            request: self.request,
+            attempts,
+        }
     }
 
     /// Reads [`ATTEMPT_PATH`]; `None` for anything that is not one of ours.
     pub fn read(text: &str) -> Option<Self> {
         let (request, attempts) = text.split_once(':')?;
-        let attempts: Vec<u32> = attempts.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
-        (attempts.len() <= MAX_LAYERS).then_some(Self { request: request.parse().ok()?, attempts })
+        let attempts: Vec<u32> = attempts
+            .split('.')
+            .map(|part| part.parse().ok())
+            .collect::<Option<_>>()?;
+        (attempts.len() <= MAX_LAYERS).then_some(Self {
+            request: request.parse().ok()?,
+            attempts,
+        })
     }
 
     /// The attempts alone: `1.3.2`.
@@ -87,7 +99,9 @@ impl Context {
     /// What an arrival's metadata says. The deadline starts to run here.
     pub fn read(headers: &HeaderMap) -> Self {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-        let previous = text(PREVIOUS_ATTEMPTS).and_then(|value| value.parse::<u32>().ok()).unwrap_or(0);
+        let previous = text(PREVIOUS_ATTEMPTS)
+            .and_then(|value| value.parse::<u32>().ok())
+            .unwrap_or(0);
         let left = text(TIMEOUT).and_then(parse_timeout);
         Self {
             path: text(ATTEMPT_PATH).and_then(AttemptPath::read),
@@ -106,7 +120,11 @@ impl Context {
 
     /// The context of the request a handler was called with.
     pub fn of<M>(request: &tonic::Request<M>) -> Self {
-        request.extensions().get::<Self>().cloned().unwrap_or_else(|| Self::read(&HeaderMap::new()))
+        request
+            .extensions()
+            .get::<Self>()
+            .cloned()
+            .unwrap_or_else(|| Self::read(&HeaderMap::new()))
     }
 
     /// Whether the deadline has passed.
@@ -167,7 +185,15 @@ mod tests {
         let path = AttemptPath::root(17).then(1).then(3).then(2);
         assert_eq!(path.to_string(), "17:1.3.2");
         assert_eq!(AttemptPath::read("17:1.3.2"), Some(path));
-        for foreign in ["", "17", "17:", "x:1", "17:1..2", "17:-1", &format!("1:{}1", "1.".repeat(64))] {
+        for foreign in [
+            "",
+            "17",
+            "17:",
+            "x:1",
+            "17:1..2",
+            "17:-1",
+            &format!("1:{}1", "1.".repeat(64)),
+        ] {
             assert_eq!(AttemptPath::read(foreign), None, "{foreign}");
         }
     }

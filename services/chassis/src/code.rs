@@ -74,6 +74,11 @@ mod tests {
     fn a_failure_is_read_in_any_case_and_ok_is_none() {
         assert_eq!(parse_failure("unavailable"), Ok(Code::Unavailable));
         assert_eq!(parse_failure("OK"), Err(CodeError::NotAFailure));
-        assert!(parse_failure("UNAVAILBLE").unwrap_err().to_string().contains("UNAVAILBLE"));
+        assert!(
+            parse_failure("UNAVAILBLE")
+                .unwrap_err()
+                .to_string()
+                .contains("UNAVAILBLE")
+        );
     }
 }

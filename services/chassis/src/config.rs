@@ -170,7 +170,9 @@ impl Config {
                 .then(|| (name, value.to_string_lossy().into_owned()))
         });
         let mut pairs: BTreeMap<_, _> = ours.collect();
-        pairs.entry(SERVICE.to_owned()).or_insert_with(|| default_service.to_owned());
+        pairs
+            .entry(SERVICE.to_owned())
+            .or_insert_with(|| default_service.to_owned());
         Self::read(&pairs)
     }
 
@@ -189,9 +191,10 @@ impl Config {
             config.control_listen = address(CONTROL_LISTEN, value)?;
         }
         config.callee = match (get(CALLEE), get(CALLEE_ADDRESS)) {
-            (Some(name), Some(value)) => {
-                Some(Callee { name: name.to_owned(), address: address(CALLEE_ADDRESS, value)? })
-            }
+            (Some(name), Some(value)) => Some(Callee {
+                name: name.to_owned(),
+                address: address(CALLEE_ADDRESS, value)?,
+            }),
             (None, None) => None,
             (Some(_), None) => return Err(ConfigError::Missing(CALLEE_ADDRESS)),
             (None, Some(_)) => return Err(ConfigError::Missing(CALLEE)),
@@ -247,16 +250,26 @@ impl Config {
             (RECORDS, self.records.to_string()),
         ];
         if let Some(callee) = &self.callee {
-            pairs.extend([(CALLEE, callee.name.clone()), (CALLEE_ADDRESS, callee.address.to_string())]);
+            pairs.extend([
+                (CALLEE, callee.name.clone()),
+                (CALLEE_ADDRESS, callee.address.to_string()),
+            ]);
         }
         pairs.extend(self.retry.backoff.map(|backoff| (BACKOFF, backoff.to_string())));
         pairs.extend(self.otlp.clone().map(|otlp| (OTLP, otlp)));
-        pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        pairs
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 }
 
 fn wrong(name: &'static str, value: &str, right: &dyn std::fmt::Display) -> ConfigError {
-    ConfigError::Value { name, value: value.to_owned(), right: right.to_string() }
+    ConfigError::Value {
+        name,
+        value: value.to_owned(),
+        right: right.to_string(),
+    }
 }
 
 fn parsed<T: std::str::FromStr>(
@@ -264,14 +277,22 @@ fn parsed<T: std::str::FromStr>(
     value: &str,
     right: impl Fn(T::Err) -> String,
 ) -> Result<T, ConfigError> {
-    value.parse().map_err(|error| ConfigError::Value { name, value: value.to_owned(), right: right(error) })
+    value.parse().map_err(|error| ConfigError::Value {
+        name,
+        value: value.to_owned(),
+        right: right(error),
+    })
 }
 
 impl std::str::FromStr for OnFailure {
     type Err = code::CodeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text.trim() == "pass" { Ok(Self::Pass) } else { code::parse_failure(text).map(Self::Answer) }
+        if text.trim() == "pass" {
+            Ok(Self::Pass)
+        } else {
+            code::parse_failure(text).map(Self::Answer)
+        }
     }
 }
 
@@ -326,21 +347,44 @@ mod tests {
                 .prop_map(|codes| RetryOn::Codes(codes.into_iter().map(Code::from_i32).collect())),
         ];
         let jitter = prop_oneof![Just(Jitter::None), Just(Jitter::PlusMinus20), Just(Jitter::Full)];
-        let backoff = (1..3_600_000_u64, 1..1000_u32, 0..3_600_000_u64, jitter).prop_map(|(initial, tenths, max, jitter)| {
-            let (initial, max) = (Duration::from_millis(initial), Duration::from_millis(max));
-            Backoff { initial, multiplier: f64::from(tenths) / 10.0, max, jitter }
-        });
-        (1..=100_u32, retry_on, prop::option::of(backoff))
-            .prop_map(|(attempts, retry_on, backoff)| Policy { attempts, retry_on, backoff })
+        let backoff =
+            (1..3_600_000_u64, 1..1000_u32, 0..3_600_000_u64, jitter).prop_map(|(initial, tenths, max, jitter)| {
+                let (initial, max) = (Duration::from_millis(initial), Duration::from_millis(max));
+                Backoff {
+                    initial,
+                    multiplier: f64::from(tenths) / 10.0,
+                    max,
+                    jitter,
+                }
+            });
+        (1..=100_u32, retry_on, prop::option::of(backoff)).prop_map(|(attempts, retry_on, backoff)| Policy {
+            attempts,
+            retry_on,
+            backoff,
+        })
     }
 
     fn fault() -> impl Strategy<Value = Fault> {
-        let fail = (failure(), prop::option::of(any::<u64>()), prop::option::of(0.0..=1.0_f64), any::<[bool; 2]>()).prop_map(
-            |(code, first, p, [process, after])| {
-                let scope = if process && first.is_some() { Scope::Process } else { Scope::Request };
-                Fault::Fail(Fail { code, first, p, scope, at: if after { At::After } else { At::Before } })
-            },
-        );
+        let fail = (
+            failure(),
+            prop::option::of(any::<u64>()),
+            prop::option::of(0.0..=1.0_f64),
+            any::<[bool; 2]>(),
+        )
+            .prop_map(|(code, first, p, [process, after])| {
+                let scope = if process && first.is_some() {
+                    Scope::Process
+                } else {
+                    Scope::Request
+                };
+                Fault::Fail(Fail {
+                    code,
+                    first,
+                    p,
+                    scope,
+                    at: if after { At::After } else { At::Before },
+                })
+            });
         prop_oneof![Just(Fault::None), Just(Fault::Refuse), fail]
     }
 
@@ -386,7 +430,12 @@ mod tests {
     #[test]
     fn an_unknown_name_is_refused_by_name() {
         let pairs = BTreeMap::from([("RETRYSCOPE_ATEMPTS".to_owned(), "3".to_owned())]);
-        assert!(Config::read(&pairs).unwrap_err().to_string().contains("RETRYSCOPE_ATEMPTS"));
+        assert!(
+            Config::read(&pairs)
+                .unwrap_err()
+                .to_string()
+                .contains("RETRYSCOPE_ATEMPTS")
+        );
     }
 
     #[test]
@@ -394,6 +443,9 @@ mod tests {
         let mut pairs = Config::named("pricing").write();
         pairs.insert(ATTEMPTS.to_owned(), "0".to_owned());
         let error = Config::read(&pairs).unwrap_err().to_string();
-        assert!(error.contains("RETRYSCOPE_ATTEMPTS") && error.contains("`0`") && error.contains("1 to 100"), "{error}");
+        assert!(
+            error.contains("RETRYSCOPE_ATTEMPTS") && error.contains("`0`") && error.contains("1 to 100"),
+            "{error}"
+        );
     }
 }

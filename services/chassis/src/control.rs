@@ -28,7 +28,8 @@ pub struct Control {
 impl Control {
     /// The routes of the control port.
     pub fn routes(self) -> Routes {
-        Routes::new(ledger_server::LedgerServer::new(self.clone())).add_service(control_server::ControlServer::new(self))
+        Routes::new(ledger_server::LedgerServer::new(self.clone()))
+            .add_service(control_server::ControlServer::new(self))
     }
 }
 
@@ -76,7 +77,9 @@ impl ledger_server::Ledger for Control {
         let records = self.counts.records();
         let batches: Vec<_> = records
             .chunks(RECORDS_PER_MESSAGE)
-            .map(|batch| lab::Records { records: batch.iter().map(record).collect() })
+            .map(|batch| lab::Records {
+                records: batch.iter().map(record).collect(),
+            })
             .collect();
         Ok(Response::new(Box::pin(tokio_stream::iter(batches).map(Ok))))
     }
@@ -88,7 +91,11 @@ pub fn link((to, counts): (String, LinkCounts)) -> lab::Link {
         to,
         calls: counts.calls,
         sent: counts.sent,
-        not_retried: counts.not_retried.into_iter().map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
+        not_retried: counts
+            .not_retried
+            .into_iter()
+            .map(|(reason, count)| (reason.name().to_owned(), count))
+            .collect(),
         connect_refused: counts.connect_refused,
         transport_errors: counts.transport_errors,
     }
@@ -101,7 +108,10 @@ fn record(record: &Record) -> lab::Record {
         attempt: record.attempt,
         start_us: record.start_us,
         duration_us: record.end.map(|(duration, _)| duration),
-        outcome: record.end.map(|(_, outcome)| outcome.name().to_owned()).unwrap_or_default(),
+        outcome: record
+            .end
+            .map(|(_, outcome)| outcome.name().to_owned())
+            .unwrap_or_default(),
         generation: record.generation,
     }
 }

@@ -180,7 +180,13 @@ const FOREIGN: u64 = 1 << 63;
 impl Counts {
     /// Nothing counted. `records` single arrivals are kept.
     pub fn new(records: usize) -> Arc<Self> {
-        let ledger = Ledger { records: Records { limit: records, ..Records::default() }, ..Ledger::default() };
+        let ledger = Ledger {
+            records: Records {
+                limit: records,
+                ..Records::default()
+            },
+            ..Ledger::default()
+        };
         Arc::new(Self {
             ledger: Mutex::new(ledger),
             rejected_by_transport: AtomicU64::new(0),
@@ -208,14 +214,26 @@ impl Counts {
         let attempt = context.attempt.min(MAX_ATTEMPT);
         let record = Record {
             request: context.path.as_ref().map_or(0, |path| path.request),
-            path: context.path.as_ref().map(crate::call::AttemptPath::attempts_text).unwrap_or_default(),
+            path: context
+                .path
+                .as_ref()
+                .map(crate::call::AttemptPath::attempts_text)
+                .unwrap_or_default(),
             attempt: context.attempt,
             start_us,
             end: None,
             generation,
         };
         let place = ledger.records.keep(record, &mut ledger.totals);
-        Arrived { counts: Arc::clone(self), method, attempt, generation, start_us, place, open: true }
+        Arrived {
+            counts: Arc::clone(self),
+            method,
+            attempt,
+            generation,
+            start_us,
+            place,
+            open: true,
+        }
     }
 
     /// Changes what was counted on the link to `callee`.
@@ -267,7 +285,10 @@ impl Counts {
         let ledger = self.ledger();
         let mut requests: Vec<_> = ledger.records.by_request.iter().collect();
         requests.sort_by_key(|(request, _)| **request);
-        requests.into_iter().flat_map(|(_, records)| records.iter().cloned()).collect()
+        requests
+            .into_iter()
+            .flat_map(|(_, records)| records.iter().cloned())
+            .collect()
     }
 }
 
@@ -286,7 +307,11 @@ fn method_name(known: &mut Vec<Arc<str>>, method: &str) -> Arc<str> {
     if let Some(known) = known.iter().find(|known| known.as_ref() == method) {
         return Arc::clone(known);
     }
-    let name: Arc<str> = if known.len() < MAX_METHODS { method.into() } else { "other".into() };
+    let name: Arc<str> = if known.len() < MAX_METHODS {
+        method.into()
+    } else {
+        "other".into()
+    };
     if !known.contains(&name) {
         known.push(Arc::clone(&name));
     }
@@ -327,7 +352,12 @@ impl Arrived {
         ledger.totals.in_flight -= 1;
         ledger.totals.work_done += u64::from(work_done);
         let method = Arc::clone(&self.method);
-        let key = ArrivalKey { method, attempt: self.attempt, generation: self.generation, outcome };
+        let key = ArrivalKey {
+            method,
+            attempt: self.attempt,
+            generation: self.generation,
+            outcome,
+        };
         *ledger.totals.arrivals.entry(key).or_default() += 1;
         if let Some(place) = self.place
             && let Some(records) = ledger.records.by_request.get_mut(&place.request)
@@ -381,7 +411,10 @@ impl Records {
         let records = self.by_request.entry(request).or_default();
         records.push(record);
         self.kept += 1;
-        Some(Place { request, index: records.len() - 1 })
+        Some(Place {
+            request,
+            index: records.len() - 1,
+        })
     }
 }
 
@@ -392,7 +425,12 @@ mod tests {
 
     fn context(request: u64, attempt: u32) -> Context {
         let path = Some(AttemptPath::root(request).then(attempt));
-        Context { path, attempt, deadline: None, request_deadline_us: None }
+        Context {
+            path,
+            attempt,
+            deadline: None,
+            request_deadline_us: None,
+        }
     }
 
     #[test]
@@ -413,7 +451,10 @@ mod tests {
         drop(counts.arrive("m", &context(1, 1), 1));
         let totals = counts.totals();
         assert_eq!(totals.in_flight, 0);
-        assert_eq!(totals.arrivals.keys().map(|key| key.outcome.name()).collect::<Vec<_>>(), ["dropped"]);
+        assert_eq!(
+            totals.arrivals.keys().map(|key| key.outcome.name()).collect::<Vec<_>>(),
+            ["dropped"]
+        );
     }
 
     #[test]
@@ -421,14 +462,23 @@ mod tests {
         let counts = Counts::new(4);
         for request in 1..=4 {
             for attempt in 1..=2 {
-                counts.arrive("m", &context(request, attempt), 1).end(Outcome::Expired, false);
+                counts
+                    .arrive("m", &context(request, attempt), 1)
+                    .end(Outcome::Expired, false);
             }
         }
         // A late arrival of a request that is gone must not come back as half a request.
         counts.arrive("m", &context(1, 3), 1).end(Outcome::Expired, false);
         let totals = counts.totals();
-        assert_eq!((totals.received, totals.records_lost, totals.given_up_through), (9, 5, 2));
-        let kept: Vec<_> = counts.records().iter().map(|record| (record.request, record.attempt)).collect();
+        assert_eq!(
+            (totals.received, totals.records_lost, totals.given_up_through),
+            (9, 5, 2)
+        );
+        let kept: Vec<_> = counts
+            .records()
+            .iter()
+            .map(|record| (record.request, record.attempt))
+            .collect();
         assert_eq!(kept, [(3, 1), (3, 2), (4, 1), (4, 2)]);
     }
 
@@ -436,7 +486,9 @@ mod tests {
     fn invented_methods_fill_one_row() {
         let counts = Counts::new(0);
         for number in 0..1_000 {
-            counts.arrive(&format!("m{number}"), &context(1, 1), 1).end(Outcome::Expired, false);
+            counts
+                .arrive(&format!("m{number}"), &context(1, 1), 1)
+                .end(Outcome::Expired, false);
         }
         let totals = counts.totals();
         assert_eq!(totals.received, 1_000);

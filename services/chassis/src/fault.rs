@@ -55,7 +55,13 @@ pub enum At {
 
 impl Default for Fail {
     fn default() -> Self {
-        Self { code: Code::Unavailable, first: None, p: None, scope: Scope::Request, at: At::Before }
+        Self {
+            code: Code::Unavailable,
+            first: None,
+            p: None,
+            scope: Scope::Request,
+            at: At::Before,
+        }
     }
 }
 
@@ -66,7 +72,9 @@ pub enum FaultError {
     #[error("`{0}` is not a fault; write none, down, refuse, fail, or fail with keys such as fail:first=2")]
     UnknownKind(String),
     /// The kind or key belongs to the plan and is not built.
-    #[error("`{0}` is not built yet; the faults built are none, fail (code, first, p, scope, at=before|after) and refuse")]
+    #[error(
+        "`{0}` is not built yet; the faults built are none, fail (code, first, p, scope, at=before|after) and refuse"
+    )]
     NotBuilt(String),
     /// The key is not known.
     #[error("`{key}` is not a key of the fault `{kind}` (its keys: {known})")]
@@ -108,10 +116,16 @@ impl FromStr for Fault {
         if text.contains('+') {
             return Err(FaultError::NotBuilt(text.to_owned()));
         }
-        let (kind, keys) = text.split_once(':').map_or((text, None), |(kind, keys)| (kind, Some(keys)));
+        let (kind, keys) = text
+            .split_once(':')
+            .map_or((text, None), |(kind, keys)| (kind, Some(keys)));
         let without_keys = |fault, kind| match keys {
             None => Ok(fault),
-            Some(keys) => Err(FaultError::UnknownKey { kind, key: keys.to_owned(), known: "none" }),
+            Some(keys) => Err(FaultError::UnknownKey {
+                kind,
+                key: keys.to_owned(),
+                known: "none",
+            }),
         };
         match kind {
             "none" => without_keys(Self::None, "none"),
@@ -132,19 +146,27 @@ impl FromStr for Fail {
         let mut fail = Self::default();
         let mut seen = Vec::new();
         for pair in keys.split(',').filter(|pair| !pair.trim().is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| FaultError::NotAPair(pair.trim().to_owned()))?;
+            let (key, value) = pair
+                .split_once('=')
+                .ok_or_else(|| FaultError::NotAPair(pair.trim().to_owned()))?;
             let (key, value) = (key.trim(), value.trim());
             if seen.contains(&key) {
                 return Err(FaultError::Twice(key.to_owned()));
             }
             seen.push(key);
-            let wrong = |key, right: &str| FaultError::Value { key, value: value.to_owned(), right: right.to_owned() };
+            let wrong = |key, right: &str| FaultError::Value {
+                key,
+                value: value.to_owned(),
+                right: right.to_owned(),
+            };
             match key {
                 "code" => {
                     fail.code = code::parse_failure(value).map_err(|error| wrong("code", &error.to_string()))?;
                 }
                 "first" => {
-                    let first = value.parse().map_err(|_| wrong("first", "write a whole number, 0 or more"))?;
+                    let first = value
+                        .parse()
+                        .map_err(|_| wrong("first", "write a whole number, 0 or more"))?;
                     fail.first = Some(first);
                 }
                 "p" => {
@@ -172,13 +194,21 @@ impl FromStr for Fail {
                 "pushback" | "side" | "loop" => return Err(FaultError::NotBuilt(key.to_owned())),
                 _ => {
                     let key = key.to_owned();
-                    return Err(FaultError::UnknownKey { kind: "fail", key, known: FAIL_KEYS });
+                    return Err(FaultError::UnknownKey {
+                        kind: "fail",
+                        key,
+                        known: FAIL_KEYS,
+                    });
                 }
             }
         }
         if fail.scope == Scope::Process && fail.first.is_none() {
             let right = "scope says what first counts over; give first=N too".to_owned();
-            return Err(FaultError::Value { key: "scope", value: "process".to_owned(), right });
+            return Err(FaultError::Value {
+                key: "scope",
+                value: "process".to_owned(),
+                right,
+            });
         }
         Ok(fail)
     }
@@ -205,7 +235,11 @@ impl fmt::Display for Fault {
                     keys.push("at=after".to_owned());
                 }
                 f.write_str("fail")?;
-                if keys.is_empty() { Ok(()) } else { write!(f, ":{}", keys.join(",")) }
+                if keys.is_empty() {
+                    Ok(())
+                } else {
+                    write!(f, ":{}", keys.join(","))
+                }
             }
         }
     }
@@ -278,12 +312,24 @@ mod tests {
     use super::*;
 
     fn draw(request: u64, path: &[u32]) -> Draw<'_> {
-        Draw { seed: 27, request, path, occurrence: 0 }
+        Draw {
+            seed: 27,
+            request,
+            path,
+            occurrence: 0,
+        }
     }
 
     #[test]
     fn what_is_written_is_read_back() {
-        for text in ["none", "refuse", "fail", "fail:first=2", "fail:p=0.5", "fail:code=NOT_FOUND,first=1,p=0.25,scope=process,at=after"] {
+        for text in [
+            "none",
+            "refuse",
+            "fail",
+            "fail:first=2",
+            "fail:p=0.5",
+            "fail:code=NOT_FOUND,first=1,p=0.25,scope=process,at=after",
+        ] {
             let fault: Fault = text.parse().unwrap();
             assert_eq!(fault.to_string(), text);
         }
@@ -324,8 +370,14 @@ mod tests {
     fn a_share_of_ten_thousand_draws_lies_in_its_exact_binomial_band() {
         // At p = 0.3 the exact binomial puts fewer than 2,720 or more than 3,282 of 10,000 below a chance of 1e-9 in all.
         for p in [0.0, 0.3, 1.0] {
-            let hits = (1..=10_000).filter(|request| draw(*request, &[1, 2, 3]).share() < p).count();
-            let band = if p == 0.3 { 2_720..=3_282 } else { (p * 10_000.0) as usize..=(p * 10_000.0) as usize };
+            let hits = (1..=10_000)
+                .filter(|request| draw(*request, &[1, 2, 3]).share() < p)
+                .count();
+            let band = if p == 0.3 {
+                2_720..=3_282
+            } else {
+                (p * 10_000.0) as usize..=(p * 10_000.0) as usize
+            };
             assert!(band.contains(&hits), "{hits} of 10,000 at {p}");
         }
     }
@@ -335,6 +387,13 @@ mod tests {
         let one = draw(7, &[1, 1]).share();
         assert_ne!(one, draw(7, &[1, 2]).share());
         assert_ne!(one, draw(8, &[1, 1]).share());
-        assert_ne!(one, Draw { occurrence: 1, ..draw(7, &[1, 1]) }.share());
+        assert_ne!(
+            one,
+            Draw {
+                occurrence: 1,
+                ..draw(7, &[1, 1])
+            }
+            .share()
+        );
     }
 }

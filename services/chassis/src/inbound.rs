@@ -33,12 +33,18 @@ where
     let counts = Arc::clone(counts);
     let stack = ServiceBuilder::new()
         // The ground truth, before anything that could fail, drop or answer early.
-        .layer(Wrap(Ledger { counts: Arc::clone(&counts), generation: FIRST_GENERATION }))
+        .layer(Wrap(Ledger {
+            counts: Arc::clone(&counts),
+            generation: FIRST_GENERATION,
+        }))
         // The second witness of the same event, right behind the first.
         .layer(Wrap(TraceArrival { counts }))
         // A duration becomes a point in time as early as possible; the ledger has read it, here it is enforced.
         .layer(Wrap(DeadlineIn))
         // Behaves as the broken service itself.
         .layer(Wrap(FaultLayer::new(config.fault, config.seed)));
-    Shop { routes: Routes::new(stack.named_layer(service)), name: S::NAME }
+    Shop {
+        routes: Routes::new(stack.named_layer(service)),
+        name: S::NAME,
+    }
 }

@@ -62,7 +62,9 @@ impl Port {
     /// Takes an address; port 0 takes a free one.
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
         let placeholder = bound(address).map_err(|source| BindError { address, source })?;
-        let address = placeholder.local_addr().map_err(|source| BindError { address, source })?;
+        let address = placeholder
+            .local_addr()
+            .map_err(|source| BindError { address, source })?;
         let port = Self { placeholder, address };
         // Opened once, so that an address held by somebody else is known before it is announced.
         port.listen().map_err(|source| BindError { address, source })?;
@@ -125,7 +127,11 @@ impl Port {
 }
 
 fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
     // Lets the listener share the address with the placeholder, which never listens.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
@@ -212,7 +218,12 @@ mod tests {
         let (stop, stopped) = watch::channel(false);
         let address = port.address();
         let task = tokio::spawn(port.serve(Routes::default(), gated, None, stopped));
-        Served { address, gate, stop, task }
+        Served {
+            address,
+            gate,
+            stop,
+            task,
+        }
     }
 
     /// Connects until the answer is the wanted one: a gate takes a moment, not a given time.

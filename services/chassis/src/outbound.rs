@@ -43,7 +43,10 @@ pub enum OutboundError {
 
 /// Builds the client stack of a process for its callee. Connects with the first call.
 pub fn outbound(config: &Config, counts: &Arc<Counts>) -> Result<Outbound, OutboundError> {
-    let callee = config.callee.clone().ok_or_else(|| OutboundError::NoCallee(config.service.clone()))?;
+    let callee = config
+        .callee
+        .clone()
+        .ok_or_else(|| OutboundError::NoCallee(config.service.clone()))?;
     let address = format!("http://{}", callee.address);
     let endpoint = Endpoint::from_shared(address.clone()).map_err(|error| OutboundError::Address(address, error))?;
     let channel = endpoint
@@ -52,7 +55,10 @@ pub fn outbound(config: &Config, counts: &Arc<Counts>) -> Result<Outbound, Outbo
         .initial_connection_window_size(CONNECTION_WINDOW)
         .initial_stream_window_size(CONNECTION_WINDOW)
         .connect_lazy();
-    let wire = Wire { channel, codes: config.transport_codes };
+    let wire = Wire {
+        channel,
+        codes: config.transport_codes,
+    };
     Ok(stack(config, callee, counts, wire))
 }
 
@@ -67,7 +73,10 @@ fn stack(config: &Config, callee: Callee, counts: &Arc<Counts>, wire: impl Below
         // Inside the loop: a `grpc-timeout` copied to each attempt would multiply the deadline.
         .layer(Wrap(DeadlineOut))
         // A span per attempt; its context is what travels.
-        .layer(Wrap(TraceAttempt { counts: shared(), callee: Arc::new(callee) }))
+        .layer(Wrap(TraceAttempt {
+            counts: shared(),
+            callee: Arc::new(callee),
+        }))
         .service(wire);
     BoxCloneSyncService::new(layered)
 }

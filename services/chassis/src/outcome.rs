@@ -47,7 +47,9 @@ pub fn head(response: &Response) -> Head {
 
 /// The code in a header block or in trailers; `None` without `grpc-status`.
 pub fn status_in(headers: &HeaderMap) -> Option<Code> {
-    headers.get("grpc-status").map(|value| Code::from_bytes(value.as_bytes()))
+    headers
+        .get("grpc-status")
+        .map(|value| Code::from_bytes(value.as_bytes()))
 }
 
 /// The code of an HTTP status that came without `grpc-status` (gRPC's table, client side only).
@@ -79,7 +81,11 @@ pub fn of_transport(error: Box<dyn Error + Send + Sync>, codes: TransportCodes) 
         }
         cause = error.source();
     }
-    let failure = if refused { TransportFailure::Refused } else { TransportFailure::Lost };
+    let failure = if refused {
+        TransportFailure::Refused
+    } else {
+        TransportFailure::Lost
+    };
     let text = chain(error.as_ref());
     let given = Status::from_error(error);
     let code = match (codes, stream_code) {
@@ -167,7 +173,9 @@ mod tests {
     #[test]
     fn an_answer_carries_no_metadata_from_below() {
         let mut below = Status::unavailable("no stock");
-        below.metadata_mut().insert("grpc-retry-pushback-ms", "77".parse().unwrap());
+        below
+            .metadata_mut()
+            .insert("grpc-retry-pushback-ms", "77".parse().unwrap());
         let passed = answer("inventory", &below, OnFailure::Pass);
         assert_eq!((passed.code(), passed.metadata().len()), (Code::Unavailable, 0));
         let translated = answer("inventory", &below, OnFailure::Answer(Code::FailedPrecondition));

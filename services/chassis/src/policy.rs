@@ -54,7 +54,11 @@ pub enum Jitter {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { attempts: 1, retry_on: RetryOn::default(), backoff: None }
+        Self {
+            attempts: 1,
+            retry_on: RetryOn::default(),
+            backoff: None,
+        }
     }
 }
 
@@ -68,7 +72,12 @@ impl Default for Backoff {
     /// A6's example figures: 100 ms, doubling, at most 1 s.
     fn default() -> Self {
         let (initial, max) = (Duration::from_millis(100), Duration::from_secs(1));
-        Self { initial, multiplier: 2.0, max, jitter: Jitter::default() }
+        Self {
+            initial,
+            multiplier: 2.0,
+            max,
+            jitter: Jitter::default(),
+        }
     }
 }
 
@@ -162,7 +171,9 @@ impl FromStr for Jitter {
             "none" => Ok(Self::None),
             "plus_minus_20" => Ok(Self::PlusMinus20),
             "full" => Ok(Self::Full),
-            other => Err(PolicyError::Backoff(format!("jitter = {other}: write none, plus_minus_20 or full"))),
+            other => Err(PolicyError::Backoff(format!(
+                "jitter = {other}: write none, plus_minus_20 or full"
+            ))),
         }
     }
 }
@@ -186,7 +197,8 @@ impl FromStr for Backoff {
         for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
             let wrong = |right: &str| PolicyError::Backoff(format!("{}: {right}", pair.trim()));
             let (key, value) = pair.split_once('=').ok_or_else(|| wrong("write key=value"))?;
-            let duration = || humantime::parse_duration(value.trim()).map_err(|_| wrong("write a duration such as 25ms"));
+            let duration =
+                || humantime::parse_duration(value.trim()).map_err(|_| wrong("write a duration such as 25ms"));
             match key.trim() {
                 "initial" => backoff.initial = duration()?,
                 "max" => backoff.max = duration()?,
@@ -226,8 +238,14 @@ impl Backoff {
 
 impl fmt::Display for Backoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (initial, max) = (humantime::format_duration(self.initial), humantime::format_duration(self.max));
-        let text = format!("initial={initial},multiplier={},max={max},jitter={}", self.multiplier, self.jitter);
+        let (initial, max) = (
+            humantime::format_duration(self.initial),
+            humantime::format_duration(self.max),
+        );
+        let text = format!(
+            "initial={initial},multiplier={},max={max},jitter={}",
+            self.multiplier, self.jitter
+        );
         // `1m 30s` is read back without its blanks too.
         f.write_str(&text.replace(' ', ""))
     }
@@ -239,12 +257,19 @@ mod tests {
 
     fn backoff(jitter: Jitter) -> Backoff {
         let (initial, max) = (Duration::from_millis(25), Duration::from_millis(250));
-        Backoff { initial, multiplier: 2.0, max, jitter }
+        Backoff {
+            initial,
+            multiplier: 2.0,
+            max,
+            jitter,
+        }
     }
 
     #[test]
     fn the_wait_doubles_up_to_its_cap() {
-        let waits: Vec<_> = (1..=6).map(|retry| backoff(Jitter::None).wait(retry, 0.9).as_millis()).collect();
+        let waits: Vec<_> = (1..=6)
+            .map(|retry| backoff(Jitter::None).wait(retry, 0.9).as_millis())
+            .collect();
         assert_eq!(waits, [25, 50, 100, 200, 250, 250]);
     }
 
@@ -264,7 +289,10 @@ mod tests {
     fn attempts_count_the_first_one_and_end_at_100() {
         assert_eq!(parse_attempts("100"), Ok(100));
         for wrong in ["0", "101", "-1", "three", ""] {
-            assert!(parse_attempts(wrong).unwrap_err().to_string().contains("attempts"), "{wrong}");
+            assert!(
+                parse_attempts(wrong).unwrap_err().to_string().contains("attempts"),
+                "{wrong}"
+            );
         }
     }
 

@@ -61,7 +61,11 @@ pub struct Announcement {
 
 impl fmt::Display for Announcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "serving {} service={} control={}", self.service, self.address, self.control)
+        write!(
+            f,
+            "serving {} service={} control={}",
+            self.service, self.address, self.control
+        )
     }
 }
 
@@ -120,18 +124,39 @@ pub async fn serve(
     let shop = build(&config, &counts)?;
     let (service_port, control_port) = (Port::bind(config.listen)?, Port::bind(config.control_listen)?);
     (config.listen, config.control_listen) = (service_port.address(), control_port.address());
-    let gate = if config.fault == Fault::Refuse { Gate::Closed } else { Gate::Open };
-    let announcement =
-        Announcement { service: config.service.clone(), address: config.listen, control: config.control_listen };
+    let gate = if config.fault == Fault::Refuse {
+        Gate::Closed
+    } else {
+        Gate::Open
+    };
+    let announcement = Announcement {
+        service: config.service.clone(),
+        address: config.listen,
+        control: config.control_listen,
+    };
 
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_service_status(shop.name, tonic_health::ServingStatus::Serving).await;
+    health
+        .set_service_status(shop.name, tonic_health::ServingStatus::Serving)
+        .await;
     let service_routes = shop
         .routes
         .add_service(health_service.clone())
-        .add_service(reflection().build_v1().expect("the descriptors were compiled with this crate"))
-        .add_service(reflection().build_v1alpha().expect("the descriptors were compiled with this crate"));
-    let control = Control { config: Arc::new(config), counts: Arc::clone(&counts), telemetry: Arc::clone(&telemetry) };
+        .add_service(
+            reflection()
+                .build_v1()
+                .expect("the descriptors were compiled with this crate"),
+        )
+        .add_service(
+            reflection()
+                .build_v1alpha()
+                .expect("the descriptors were compiled with this crate"),
+        );
+    let control = Control {
+        config: Arc::new(config),
+        counts: Arc::clone(&counts),
+        telemetry: Arc::clone(&telemetry),
+    };
     let control_routes = control.routes().add_service(health_service);
 
     let _spans_go_here = telemetry.enter();
@@ -216,7 +241,11 @@ mod tests {
     #[test]
     fn an_announcement_is_read_as_written() {
         let (address, control) = ("127.0.0.1:50054".parse().unwrap(), "[::1]:50064".parse().unwrap());
-        let announcement = Announcement { service: "inventory".into(), address, control };
+        let announcement = Announcement {
+            service: "inventory".into(),
+            address,
+            control,
+        };
         assert_eq!(announcement.to_string().parse(), Ok(announcement));
         for wrong in ["", "serving x", "serving x service=1 control=2", "panicked at"] {
             assert_eq!(wrong.parse::<Announcement>(), Err(()), "{wrong}");

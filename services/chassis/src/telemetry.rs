@@ -58,7 +58,9 @@ pub enum TelemetryError {
 impl Telemetry {
     /// Builds the provider. Must run inside the tokio runtime that will carry the exporter's connection.
     pub fn start(config: &Config) -> Result<Self, TelemetryError> {
-        let Some(endpoint) = &config.otlp else { return Ok(Self::default()) };
+        let Some(endpoint) = &config.otlp else {
+            return Ok(Self::default());
+        };
         let exporter = SpanExporter::builder()
             .with_tonic()
             .with_endpoint(endpoint.clone())
@@ -67,7 +69,10 @@ impl Telemetry {
             // compared with collected.
             .with_retry_policy(RetryPolicy::disabled())
             .build()
-            .map_err(|source| TelemetryError::Exporter { endpoint: endpoint.clone(), source })?;
+            .map_err(|source| TelemetryError::Exporter {
+                endpoint: endpoint.clone(),
+                source,
+            })?;
         let batch = BatchConfigBuilder::default()
             .with_max_queue_size(config.span_queue)
             .with_max_export_batch_size(BATCH.min(config.span_queue))
@@ -86,7 +91,9 @@ impl Telemetry {
             .with_span_limits(SpanLimits::default())
             .with_resource(resource)
             .build();
-        Ok(Self { provider: Some(provider) })
+        Ok(Self {
+            provider: Some(provider),
+        })
     }
 
     /// Makes the spans of this thread go here until the guard is dropped.
@@ -95,7 +102,9 @@ impl Telemetry {
     }
 
     fn subscriber(&self) -> Box<dyn Subscriber + Send + Sync> {
-        let Some(provider) = &self.provider else { return Box::new(tracing::subscriber::NoSubscriber::new()) };
+        let Some(provider) = &self.provider else {
+            return Box::new(tracing::subscriber::NoSubscriber::new());
+        };
         // Lean: no location, thread or activity attributes; they cost as much as the span itself.
         let bridge = tracing_opentelemetry::layer()
             .with_tracer(provider.tracer(TARGET))
@@ -128,7 +137,9 @@ impl Telemetry {
         &self,
         work: impl FnOnce(SdkTracerProvider) -> opentelemetry_sdk::error::OTelSdkResult + Send + 'static,
     ) -> Result<(), String> {
-        let Some(provider) = self.provider.clone() else { return Ok(()) };
+        let Some(provider) = self.provider.clone() else {
+            return Ok(());
+        };
         match tokio::task::spawn_blocking(move || work(provider)).await {
             Ok(result) => result.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),

@@ -58,10 +58,19 @@ impl Policy<Request, Response, Infallible> for Always {
 #[tokio::test]
 async fn a_body_that_cannot_be_cloned_is_never_retried_and_nobody_is_told() {
     let (arrivals, asked) = (Arc::default(), Arc::default());
-    let policy = Always { asked: Arc::clone(&asked) };
-    let answer = RetryLayer::new(policy).layer(unavailable(&arrivals)).oneshot(Request::default()).await.unwrap();
+    let policy = Always {
+        asked: Arc::clone(&asked),
+    };
+    let answer = RetryLayer::new(policy)
+        .layer(unavailable(&arrivals))
+        .oneshot(Request::default())
+        .await
+        .unwrap();
     assert_eq!(answer.headers()["grpc-status"], "14");
-    assert_eq!((arrivals.load(Ordering::Relaxed), asked.load(Ordering::Relaxed)), (1, 0));
+    assert_eq!(
+        (arrivals.load(Ordering::Relaxed), asked.load(Ordering::Relaxed)),
+        (1, 0)
+    );
 }
 
 /// Retries errors, as most policies do.
@@ -83,7 +92,10 @@ impl Policy<Request, Response, Infallible> for OnError {
 #[tokio::test]
 async fn an_ok_response_can_be_a_failure() {
     let arrivals = Arc::default();
-    let answer = RetryLayer::new(OnError).layer(unavailable(&arrivals)).oneshot(Request::default()).await;
+    let answer = RetryLayer::new(OnError)
+        .layer(unavailable(&arrivals))
+        .oneshot(Request::default())
+        .await;
     assert_eq!(answer.unwrap().headers()["grpc-status"], "14");
     assert_eq!(arrivals.load(Ordering::Relaxed), 1);
 }

@@ -11,7 +11,7 @@ use chassis::{
     outcome, process,
 };
 use proto::shop::v1::{
-    GetQuoteRequest, GetPriceRequest, Quote,
+    GetPriceRequest, GetQuoteRequest, Quote,
     checkout_server::{Checkout, CheckoutServer},
     pricing_client::PricingClient,
 };
@@ -26,8 +26,16 @@ pub fn main() -> ExitCode {
 /// Checkout with the server stack around it, calling its callee through the client stack.
 pub fn shop(config: &Config, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
     let pricing = PricingClient::new(outbound::outbound(config, counts)?);
-    let callee = config.callee.as_ref().map(|callee| callee.name.clone()).unwrap_or_default();
-    let handler = Handler { pricing, callee, on_failure: config.on_failure };
+    let callee = config
+        .callee
+        .as_ref()
+        .map(|callee| callee.name.clone())
+        .unwrap_or_default();
+    let handler = Handler {
+        pricing,
+        callee,
+        on_failure: config.on_failure,
+    };
     Ok(inbound::shop(config, counts, CheckoutServer::new(handler)))
 }
 
@@ -42,7 +50,9 @@ struct Handler {
 impl Checkout for Handler {
     async fn get_quote(&self, request: Request<GetQuoteRequest>) -> Result<Response<Quote>, Status> {
         let context = Context::of(&request);
-        let ask = GetPriceRequest { item: request.into_inner().item };
+        let ask = GetPriceRequest {
+            item: request.into_inner().item,
+        };
         match self.pricing.clone().get_price(context.next(ask)).await {
             Ok(response) => Ok(Response::new(quote(response.into_inner()))),
             Err(failed) => Err(outcome::answer(&self.callee, &failed, self.on_failure)),
@@ -52,5 +62,9 @@ impl Checkout for Handler {
 
 /// The customer pays a fifth in taxes on top. Cents.
 fn quote(price: proto::shop::v1::Price) -> Quote {
-    Quote { price: price.price * 6 / 5, item: price.item, in_stock: price.in_stock }
+    Quote {
+        price: price.price * 6 / 5,
+        item: price.item,
+        in_stock: price.in_stock,
+    }
 }

@@ -12,8 +12,8 @@ use chassis::{
 };
 use proto::shop::v1::{
     GetOfferRequest, GetQuoteRequest, Offer,
-    frontend_server::{Frontend, FrontendServer},
     checkout_client::CheckoutClient,
+    frontend_server::{Frontend, FrontendServer},
 };
 use std::{process::ExitCode, sync::Arc};
 use tonic::{Request, Response, Status};
@@ -26,8 +26,16 @@ pub fn main() -> ExitCode {
 /// Frontend with the server stack around it, calling its callee through the client stack.
 pub fn shop(config: &Config, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
     let checkout = CheckoutClient::new(outbound::outbound(config, counts)?);
-    let callee = config.callee.as_ref().map(|callee| callee.name.clone()).unwrap_or_default();
-    let handler = Handler { checkout, callee, on_failure: config.on_failure };
+    let callee = config
+        .callee
+        .as_ref()
+        .map(|callee| callee.name.clone())
+        .unwrap_or_default();
+    let handler = Handler {
+        checkout,
+        callee,
+        on_failure: config.on_failure,
+    };
     Ok(inbound::shop(config, counts, FrontendServer::new(handler)))
 }
 
@@ -42,7 +50,9 @@ struct Handler {
 impl Frontend for Handler {
     async fn get_offer(&self, request: Request<GetOfferRequest>) -> Result<Response<Offer>, Status> {
         let context = Context::of(&request);
-        let ask = GetQuoteRequest { item: request.into_inner().item };
+        let ask = GetQuoteRequest {
+            item: request.into_inner().item,
+        };
         match self.checkout.clone().get_quote(context.next(ask)).await {
             Ok(response) => Ok(Response::new(offer(response.into_inner()))),
             Err(failed) => Err(outcome::answer(&self.callee, &failed, self.on_failure)),
@@ -51,5 +61,9 @@ impl Frontend for Handler {
 }
 
 fn offer(quote: proto::shop::v1::Quote) -> Offer {
-    Offer { price: quote.price, item: quote.item, in_stock: quote.in_stock }
+    Offer {
+        price: quote.price,
+        item: quote.item,
+        in_stock: quote.in_stock,
+    }
 }

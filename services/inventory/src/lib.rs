@@ -39,8 +39,13 @@ impl Inventory for Shelf {
         match item.len() {
             0 => Err(Status::invalid_argument("the item is empty")),
             // Any stock will do; the same item always has the same.
-            1..=MAX_ITEM => Ok(Response::new(Stock { in_stock: 1 + item.len() as i64 % 10, item })),
-            _ => Err(Status::invalid_argument(format!("the item is longer than {MAX_ITEM} bytes"))),
+            1..=MAX_ITEM => Ok(Response::new(Stock {
+                in_stock: 1 + item.len() as i64 % 10,
+                item,
+            })),
+            _ => Err(Status::invalid_argument(format!(
+                "the item is longer than {MAX_ITEM} bytes"
+            ))),
         }
     }
 }

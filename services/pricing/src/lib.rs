@@ -12,8 +12,8 @@ use chassis::{
 };
 use proto::shop::v1::{
     GetPriceRequest, GetStockRequest, Price,
-    pricing_server::{Pricing, PricingServer},
     inventory_client::InventoryClient,
+    pricing_server::{Pricing, PricingServer},
 };
 use std::{process::ExitCode, sync::Arc};
 use tonic::{Request, Response, Status};
@@ -26,8 +26,16 @@ pub fn main() -> ExitCode {
 /// Pricing with the server stack around it, calling its callee through the client stack.
 pub fn shop(config: &Config, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
     let inventory = InventoryClient::new(outbound::outbound(config, counts)?);
-    let callee = config.callee.as_ref().map(|callee| callee.name.clone()).unwrap_or_default();
-    let handler = Handler { inventory, callee, on_failure: config.on_failure };
+    let callee = config
+        .callee
+        .as_ref()
+        .map(|callee| callee.name.clone())
+        .unwrap_or_default();
+    let handler = Handler {
+        inventory,
+        callee,
+        on_failure: config.on_failure,
+    };
     Ok(inbound::shop(config, counts, PricingServer::new(handler)))
 }
 
@@ -42,7 +50,9 @@ struct Handler {
 impl Pricing for Handler {
     async fn get_price(&self, request: Request<GetPriceRequest>) -> Result<Response<Price>, Status> {
         let context = Context::of(&request);
-        let ask = GetStockRequest { item: request.into_inner().item };
+        let ask = GetStockRequest {
+            item: request.into_inner().item,
+        };
         match self.inventory.clone().get_stock(context.next(ask)).await {
             Ok(response) => Ok(Response::new(price(response.into_inner()))),
             Err(failed) => Err(outcome::answer(&self.callee, &failed, self.on_failure)),
@@ -52,5 +62,9 @@ impl Pricing for Handler {
 
 /// Scarce items cost more. Cents.
 fn price(stock: proto::shop::v1::Stock) -> Price {
-    Price { price: 1_000 / stock.in_stock.max(1), item: stock.item, in_stock: stock.in_stock }
+    Price {
+        price: 1_000 / stock.in_stock.max(1),
+        item: stock.item,
+        in_stock: stock.in_stock,
+    }
 }

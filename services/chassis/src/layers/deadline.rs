@@ -18,12 +18,19 @@ pub struct DeadlineIn;
 
 impl Around for DeadlineIn {
     async fn around(self, request: Request, mut below: impl Below) -> Response {
-        let deadline = request.extensions().get::<Context>().and_then(|context| context.deadline);
-        let Some(deadline) = deadline else { return ask(&mut below, request).await };
+        let deadline = request
+            .extensions()
+            .get::<Context>()
+            .and_then(|context| context.deadline);
+        let Some(deadline) = deadline else {
+            return ask(&mut below, request).await;
+        };
         if Instant::now() >= deadline {
             return expired();
         }
-        tokio::time::timeout_at(deadline, ask(&mut below, request)).await.unwrap_or_else(|_| expired())
+        tokio::time::timeout_at(deadline, ask(&mut below, request))
+            .await
+            .unwrap_or_else(|_| expired())
     }
 }
 
@@ -40,13 +47,17 @@ pub struct DeadlineOut;
 impl Around for DeadlineOut {
     async fn around(self, mut request: Request, mut below: impl Below) -> Response {
         let context = request.extensions().get::<Context>();
-        let left = context.and_then(|context| context.deadline).map(|deadline| deadline - Instant::now());
+        let left = context
+            .and_then(|context| context.deadline)
+            .map(|deadline| deadline - Instant::now());
         let request_deadline = context.and_then(|context| context.request_deadline_us);
         if let Some(value) = left.and_then(|left| HeaderValue::try_from(call::format_timeout(left)).ok()) {
             request.headers_mut().insert(call::TIMEOUT, value);
         }
         if let Some(deadline) = request_deadline {
-            request.headers_mut().insert(call::DEADLINE, HeaderValue::from(deadline));
+            request
+                .headers_mut()
+                .insert(call::DEADLINE, HeaderValue::from(deadline));
         }
         ask(&mut below, request).await
     }
@@ -69,7 +80,12 @@ mod tests {
     async fn each_attempt_is_told_what_is_left() {
         let told = service_fn(|request: Request| async move {
             let timeout = request.headers()[call::TIMEOUT].clone();
-            Ok::<_, Infallible>(http::Response::builder().header("told", timeout).body(tonic::body::Body::empty()).unwrap())
+            Ok::<_, Infallible>(
+                http::Response::builder()
+                    .header("told", timeout)
+                    .body(tonic::body::Body::empty())
+                    .unwrap(),
+            )
         });
         let context = Context::root(1, Some(Duration::from_secs(10)));
         tokio::time::advance(Duration::from_secs(4)).await;

@@ -27,22 +27,44 @@ pub struct FaultLayer {
 impl FaultLayer {
     /// A layer that has seen nothing.
     pub fn new(fault: Fault, seed: u64) -> Self {
-        Self { fault, seed, seen: Arc::default() }
+        Self {
+            fault,
+            seed,
+            seen: Arc::default(),
+        }
     }
 
     fn verdict(&self, path: Option<&AttemptPath>) -> Verdict {
-        let Fault::Fail(fail) = &self.fault else { return Verdict::Work };
+        let Fault::Fail(fail) = &self.fault else {
+            return Verdict::Work;
+        };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let (in_process, in_request, occurrence) = seen.arrive(path, fail.first.is_some(), fail.p.is_some());
-        let before = if fail.scope == Scope::Process { in_process } else { in_request };
+        let before = if fail.scope == Scope::Process {
+            in_process
+        } else {
+            in_request
+        };
         let (request, path) = path.map_or((in_process, &[][..]), |path| (path.request, &path.attempts[..]));
-        fault::decide(&self.fault, before, Draw { seed: self.seed, request, path, occurrence })
+        fault::decide(
+            &self.fault,
+            before,
+            Draw {
+                seed: self.seed,
+                request,
+                path,
+                occurrence,
+            },
+        )
     }
 }
 
 impl Around for FaultLayer {
     async fn around(self, request: Request, mut below: impl Below) -> Response {
-        let path = request.extensions().get::<Context>().and_then(|context| context.path.as_ref());
+        let path = request
+            .extensions()
+            .get::<Context>()
+            .and_then(|context| context.path.as_ref());
         let fail = |code| Status::new(code, "the injected fault");
         match self.verdict(path) {
             Verdict::Work => ask(&mut below, request).await,
@@ -86,7 +108,9 @@ impl Seen {
     fn arrive(&mut self, path: Option<&AttemptPath>, count_requests: bool, count_paths: bool) -> (u64, u64, u32) {
         let in_process = self.arrivals;
         self.arrivals += 1;
-        let Some(path) = path.filter(|_| count_requests || count_paths) else { return (in_process, 0, 0) };
+        let Some(path) = path.filter(|_| count_requests || count_paths) else {
+            return (in_process, 0, 0);
+        };
         if !self.requests.contains_key(&path.request) {
             if self.order.len() == MAX_REQUESTS
                 && let Some(oldest) = self.order.pop_front()
@@ -126,7 +150,12 @@ mod tests {
         });
         let mut request = Request::default();
         let path = Some(AttemptPath::root(request_number).then(attempt));
-        request.extensions_mut().insert(Context { path, attempt, deadline: None, request_deadline_us: None });
+        request.extensions_mut().insert(Context {
+            path,
+            attempt,
+            deadline: None,
+            request_deadline_us: None,
+        });
         let response = Wrap(layer.clone()).layer(handler).oneshot(request).await.unwrap();
         let code = match outcome::head(&response) {
             Head::TrailersOnly(code) => code,
@@ -163,14 +192,26 @@ mod tests {
 
     #[tokio::test]
     async fn after_the_work_it_fails_and_the_work_counts() {
-        assert_eq!(code_of(&layer("fail:at=after"), Code::Ok, 1, 1).await, (Code::Unavailable, true));
-        assert_eq!(code_of(&layer("fail"), Code::Ok, 1, 1).await, (Code::Unavailable, false));
+        assert_eq!(
+            code_of(&layer("fail:at=after"), Code::Ok, 1, 1).await,
+            (Code::Unavailable, true)
+        );
+        assert_eq!(
+            code_of(&layer("fail"), Code::Ok, 1, 1).await,
+            (Code::Unavailable, false)
+        );
     }
 
     #[tokio::test]
     async fn an_invalid_request_keeps_its_status_only_after_the_work() {
-        assert_eq!(code_of(&layer("fail:at=after"), Code::InvalidArgument, 1, 1).await, (Code::InvalidArgument, false));
-        assert_eq!(code_of(&layer("fail"), Code::InvalidArgument, 1, 1).await, (Code::Unavailable, false));
+        assert_eq!(
+            code_of(&layer("fail:at=after"), Code::InvalidArgument, 1, 1).await,
+            (Code::InvalidArgument, false)
+        );
+        assert_eq!(
+            code_of(&layer("fail"), Code::InvalidArgument, 1, 1).await,
+            (Code::Unavailable, false)
+        );
     }
 
     #[tokio::test]

@@ -17,7 +17,10 @@ use std::{
 /// What lies below a layer. Nothing in the stacks fails: every failure is an answer with a status, so that each layer sees
 /// the same thing whoever made it.
 pub trait Below: tower::Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send {}
-impl<S> Below for S where S: tower::Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send {}
+impl<S> Below for S where
+    S: tower::Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send
+{
+}
 
 /// One async function around what lies below.
 pub trait Around: Clone + Send + 'static {
@@ -45,7 +48,10 @@ impl<A: Clone, S> tower::Layer<S> for Wrap<A> {
     type Service = Wrapped<A, S>;
 
     fn layer(&self, below: S) -> Self::Service {
-        Wrapped { around: self.0.clone(), below }
+        Wrapped {
+            around: self.0.clone(),
+            below,
+        }
     }
 }
 

@@ -81,7 +81,12 @@ pub struct Retry {
 impl Retry {
     /// A layer for calls to one callee.
     pub fn new(policy: Policy, callee: Callee, counts: Arc<Counts>, chances: Chances) -> Self {
-        Self { policy: Arc::new(policy), callee: Arc::new(callee), counts, chances }
+        Self {
+            policy: Arc::new(policy),
+            callee: Arc::new(callee),
+            counts,
+            chances,
+        }
     }
 
     fn count(&self, change: impl FnOnce(&mut LinkCounts)) {
@@ -103,8 +108,12 @@ impl Retry {
     async fn attempt(&self, call: &Call, made: u32, below: &mut impl Below) -> Response {
         self.count(|link| link.sent += 1);
         let answer = ask(below, call.request(made));
-        let Some(deadline) = call.context.deadline else { return answer.await };
-        timeout_at(deadline, answer).await.unwrap_or_else(|_| deadline_exceeded())
+        let Some(deadline) = call.context.deadline else {
+            return answer.await;
+        };
+        timeout_at(deadline, answer)
+            .await
+            .unwrap_or_else(|_| deadline_exceeded())
     }
 
     /// An answer that has begun goes on to the caller; whether it ends as a failure shows in its trailers.
@@ -147,7 +156,11 @@ impl Around for Retry {
                 Decision::Deliver => break response,
                 Decision::Stop(reason) => {
                     self.refuse(reason);
-                    break if reason == Refusal::Deadline { deadline_exceeded() } else { response };
+                    break if reason == Refusal::Deadline {
+                        deadline_exceeded()
+                    } else {
+                        response
+                    };
                 }
                 Decision::Retry => match (self.wait(made), call.context.deadline) {
                     (None, _) => {}
@@ -199,8 +212,15 @@ struct Call {
 impl Call {
     fn new(request: Request) -> Self {
         let (mut head, body) = request.into_parts();
-        let context = head.extensions.remove().unwrap_or_else(|| Context::read(&http::HeaderMap::new()));
-        Self { head, body: Recording::new(body), context }
+        let context = head
+            .extensions
+            .remove()
+            .unwrap_or_else(|| Context::read(&http::HeaderMap::new()));
+        Self {
+            head,
+            body: Recording::new(body),
+            context,
+        }
     }
 
     /// Attempt number `made`, with metadata of its own: what the arrival above carried is never copied.
@@ -211,13 +231,22 @@ impl Call {
         *request.version_mut() = self.head.version;
         request.headers_mut().clone_from(&self.head.headers);
         if made > 1 {
-            request.headers_mut().insert(call::PREVIOUS_ATTEMPTS, HeaderValue::from(made - 1));
+            request
+                .headers_mut()
+                .insert(call::PREVIOUS_ATTEMPTS, HeaderValue::from(made - 1));
         }
         let path = self.context.path.as_ref().map(|path| path.then(made));
-        if let Some(value) = path.as_ref().and_then(|path| HeaderValue::try_from(path.to_string()).ok()) {
+        if let Some(value) = path
+            .as_ref()
+            .and_then(|path| HeaderValue::try_from(path.to_string()).ok())
+        {
             request.headers_mut().insert(call::ATTEMPT_PATH, value);
         }
-        request.extensions_mut().insert(Context { path, attempt: made, ..self.context.clone() });
+        request.extensions_mut().insert(Context {
+            path,
+            attempt: made,
+            ..self.context.clone()
+        });
         request
     }
 }
@@ -233,12 +262,23 @@ mod tests {
     use tower::{Layer as _, ServiceExt as _, service_fn};
 
     fn policy(attempts: u32) -> Policy {
-        Policy { attempts, ..Policy::default() }
+        Policy {
+            attempts,
+            ..Policy::default()
+        }
     }
 
     fn retry(policy: Policy, counts: &Arc<Counts>) -> Wrap<Retry> {
-        let callee = Callee { name: "inventory".into(), address: SocketAddr::from(([127, 0, 0, 1], 1)) };
-        Wrap(Retry::new(policy, callee, Arc::clone(counts), Arc::new(Mutex::new(|| 0.5))))
+        let callee = Callee {
+            name: "inventory".into(),
+            address: SocketAddr::from(([127, 0, 0, 1], 1)),
+        };
+        Wrap(Retry::new(
+            policy,
+            callee,
+            Arc::clone(counts),
+            Arc::new(Mutex::new(|| 0.5)),
+        ))
     }
 
     fn request(deadline: Option<Duration>) -> Request {
@@ -256,14 +296,22 @@ mod tests {
 
     impl Script {
         fn of(codes: &[Code]) -> Self {
-            Self { answers: Arc::new(Mutex::new(codes.iter().rev().copied().collect())), arrived: Arc::default() }
+            Self {
+                answers: Arc::new(Mutex::new(codes.iter().rev().copied().collect())),
+                arrived: Arc::default(),
+            }
         }
 
         async fn run(&self, layer: Wrap<Retry>, request: Request) -> Code {
             let script = self.clone();
             let callee = service_fn(move |request: Request| {
                 script.arrived.lock().unwrap().push(request.headers().clone());
-                let code = script.answers.lock().unwrap().pop().expect("an attempt beyond the script");
+                let code = script
+                    .answers
+                    .lock()
+                    .unwrap()
+                    .pop()
+                    .expect("an attempt beyond the script");
                 std::future::ready(Ok::<Response, Infallible>(Status::new(code, "scripted").into_http()))
             });
             let response = layer.layer(callee).oneshot(request).await.unwrap();
@@ -277,14 +325,21 @@ mod tests {
 
     fn refusals(counts: &Counts) -> Vec<(&'static str, u64)> {
         let totals = counts.totals();
-        totals.links["inventory"].not_retried.iter().map(|(reason, count)| (reason.name(), *count)).collect()
+        totals.links["inventory"]
+            .not_retried
+            .iter()
+            .map(|(reason, count)| (reason.name(), *count))
+            .collect()
     }
 
     #[tokio::test]
     async fn three_attempts_are_one_try_and_two_retries() {
         let counts = Counts::new(0);
         let script = Script::of(&[Code::Unavailable; 3]);
-        assert_eq!(script.run(retry(policy(3), &counts), request(None)).await, Code::Unavailable);
+        assert_eq!(
+            script.run(retry(policy(3), &counts), request(None)).await,
+            Code::Unavailable
+        );
         assert_eq!(script.sent(), 3);
         assert_eq!(refusals(&counts), [("limit", 1)]);
         let link = &counts.totals().links["inventory"];
@@ -309,7 +364,10 @@ mod tests {
         let script = Script::of(&[Code::InvalidArgument; 3]);
         script.run(retry(policy(3), &counts), request(None)).await;
         assert_eq!((script.sent(), refusals(&counts)), (1, vec![("code", 1)]));
-        let broken = Policy { retry_on: RetryOn::Any, ..policy(3) };
+        let broken = Policy {
+            retry_on: RetryOn::Any,
+            ..policy(3)
+        };
         let script = Script::of(&[Code::InvalidArgument; 3]);
         script.run(retry(broken, &Counts::new(0)), request(None)).await;
         assert_eq!(script.sent(), 3);
@@ -319,7 +377,9 @@ mod tests {
     async fn a_spent_deadline_sends_nothing() {
         let counts = Counts::new(0);
         let script = Script::of(&[]);
-        let code = script.run(retry(policy(3), &counts), request(Some(Duration::ZERO))).await;
+        let code = script
+            .run(retry(policy(3), &counts), request(Some(Duration::ZERO)))
+            .await;
         assert_eq!((code, script.sent()), (Code::DeadlineExceeded, 0));
         assert_eq!(refusals(&counts), [("deadline", 1)]);
     }
@@ -341,13 +401,21 @@ mod tests {
     async fn the_back_off_is_cut_by_the_deadline() {
         let counts = Counts::new(0);
         let (initial, max) = (Duration::from_millis(100), Duration::from_secs(1));
-        let backoff = Some(Backoff { initial, multiplier: 2.0, max, jitter: Jitter::None });
+        let backoff = Some(Backoff {
+            initial,
+            multiplier: 2.0,
+            max,
+            jitter: Jitter::None,
+        });
         let script = Script::of(&[Code::Unavailable; 2]);
         let started = Instant::now();
         let layer = retry(Policy { backoff, ..policy(5) }, &counts);
         let code = script.run(layer, request(Some(Duration::from_millis(250)))).await;
         // Attempts at 0 and 100 ms; the next would be at 300 ms.
-        assert_eq!((code, script.sent(), started.elapsed().as_millis()), (Code::DeadlineExceeded, 2, 250));
+        assert_eq!(
+            (code, script.sent(), started.elapsed().as_millis()),
+            (Code::DeadlineExceeded, 2, 250)
+        );
     }
 
     #[tokio::test]
@@ -360,7 +428,11 @@ mod tests {
             let body = tonic::body::Body::new(StreamBody::new(tokio_stream::iter(frames)));
             Ok::<Response, Infallible>(Response::new(body))
         });
-        let response = retry(policy(3), &counts).layer(begun).oneshot(request(None)).await.unwrap();
+        let response = retry(policy(3), &counts)
+            .layer(begun)
+            .oneshot(request(None))
+            .await
+            .unwrap();
         response.into_body().collect().await.unwrap();
         assert_eq!(counts.totals().links["inventory"].sent, 1);
         assert_eq!(refusals(&counts), [("committed", 1)]);

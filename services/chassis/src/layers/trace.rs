@@ -45,7 +45,11 @@ impl Around for TraceArrival {
             return ask(&mut below, request).await;
         }
         self.counts.span_made(SpanKind::Server);
-        if let Some(path) = request.extensions().get::<Context>().and_then(|context| context.path.as_ref()) {
+        if let Some(path) = request
+            .extensions()
+            .get::<Context>()
+            .and_then(|context| context.path.as_ref())
+        {
             span.record("retryscope.attempt_path", path.to_string());
         }
         telemetry::set_parent(&span, request.headers());
@@ -95,7 +99,10 @@ pub struct TraceAttempt {
 impl Around for TraceAttempt {
     async fn around(self, mut request: Request, mut below: impl Below) -> Response {
         let method = method(&request);
-        let attempt = request.extensions().get::<Context>().map_or(1, |context| context.attempt);
+        let attempt = request
+            .extensions()
+            .get::<Context>()
+            .map_or(1, |context| context.attempt);
         let name = format!("Attempt.{}", method.replace('/', "."));
         let span = info_span!(
             target: telemetry::TARGET,
@@ -129,7 +136,11 @@ fn method(request: &Request) -> &str {
 
 /// Runs what lies below inside the span, and ends the span when the answer has ended.
 async fn observe(span: Span, is_error: fn(Code) -> bool, below: impl Future<Output = Response>) -> Response {
-    let unfinished = Observed { span: span.clone(), is_error, code: Some(Code::Cancelled) };
+    let unfinished = Observed {
+        span: span.clone(),
+        is_error,
+        code: Some(Code::Cancelled),
+    };
     let response = below.instrument(span).await;
     match outcome::head(&response) {
         Head::TrailersOnly(code) => {
