@@ -177,6 +177,16 @@ pub fn is_address(text: &str) -> bool {
 }
 
 impl ChainLine {
+    /// The line in quotes without a client that makes one attempt: without one, such a client stands in front anyway.
+    pub fn shortest(&self) -> String {
+        let whole = self.quoted();
+        let plain_client = format!("'{CLIENT} > ");
+        match whole.strip_prefix(&plain_client) {
+            Some(services) => format!("'{services}"),
+            None => whole,
+        }
+    }
+
     /// The line as text shows it: in single quotes, so that no shell takes its `>`.
     pub fn quoted(&self) -> String {
         format!("'{self}'")

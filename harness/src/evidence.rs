@@ -337,7 +337,8 @@ impl Evidence {
     }
 }
 
-fn spans_made(totals: &lab::Totals) -> u64 {
+/// Spans that a process says it made.
+pub fn spans_made(totals: &lab::Totals) -> u64 {
     totals
         .spans_made
         .map_or(0, |spans| spans.server + spans.client + spans.internal)

@@ -42,10 +42,8 @@ pub struct Member {
     /// Its process number.
     pub pid: u32,
     child: Child,
-    /// The child lives as long as this is open.
-    _lifeline: ChildStdin,
-    /// Kept open, so that the child never writes into nothing.
-    _output: ChildStdout,
+    /// Its standard input, which it lives as long as, and its output, so that it never writes into nothing.
+    _lifelines: (ChildStdin, ChildStdout),
     exited: Option<ExitStatus>,
 }
 
@@ -198,15 +196,14 @@ impl Member {
         };
         let pid = child.id().ok_or_else(|| silent("it ended at once"))?;
         let (name, address, control) = (announced.service, announced.address, announced.control);
-        let _output = lines.into_inner();
+        let lifelines = (lifeline, lines.into_inner());
         Ok(Self {
             name,
             address,
             control,
             pid,
             child,
-            _lifeline: lifeline,
-            _output,
+            _lifelines: lifelines,
             exited: None,
         })
     }

@@ -6,11 +6,12 @@
 //!                            |  fleet.rs      the service processes
 //!                            |  load.rs       the requests
 //!                            |  lab.rs        questions to the control ports
+//!                            |  observer.rs   what goes on meanwhile
 //!                            |  collector.rs  the spans, counted by tally.rs, passed on by forward.rs
 //!                            |  plan.rs       configurations -> the model's topology
 //!                            |  evidence.rs   all of it -> what the model judges, and the rows of the report
 //!                            v
-//!                          report.rs -> render/ -> output.rs
+//!                judge.rs: report.rs -> render/ -> output.rs
 //! ```
 //!
 //! Not here: the arithmetic (`harness/model`), the services (`services/`). Start with `run.rs`.
@@ -23,8 +24,10 @@ pub mod evidence;
 pub mod expect;
 pub mod fleet;
 pub mod forward;
+pub mod judge;
 pub mod lab;
 pub mod load;
+pub mod observer;
 pub mod output;
 pub mod plan;
 pub mod predict;

@@ -24,7 +24,12 @@ pub fn predict(scenario: &Scenario) -> Prediction {
         predicted: (&service.received).into(),
     });
     let per_request = &predicted.per_request;
-    let changes = model::changes(&topology);
+    let retrying: Vec<_> = topology
+        .callers
+        .iter()
+        .filter(|caller| caller.attempts > 1)
+        .map(|caller| caller.name.clone())
+        .collect();
     Prediction {
         schema: report::PREDICTION_SCHEMA.to_owned(),
         command: scenario.repeat("predict"),
@@ -44,7 +49,10 @@ pub fn predict(scenario: &Scenario) -> Prediction {
         },
         tries_per_call: tries(scenario),
         formula: model::formula(&topology),
-        changes: changes.into_iter().map(change).collect(),
+        changes: model::changes(&topology)
+            .into_iter()
+            .map(|change| self::change(change, &retrying))
+            .collect(),
         notes: notes(scenario),
         seed: scenario.load.seed,
     }
@@ -67,31 +75,53 @@ fn tries(scenario: &Scenario) -> Vec<Tries> {
     rows.collect()
 }
 
-fn change(change: model::Change) -> Change {
-    let of = |caller: &str| {
-        if caller.ends_with(&proxy_name("")) {
-            "proxy"
-        } else {
-            "code"
+fn change(change: model::Change, retrying: &[String]) -> Change {
+    let others = |caller: &str| {
+        retrying
+            .iter()
+            .filter(|name| *name != caller)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let (text, edited, gives_up) = match change.kind {
+        model::ChangeKind::OneOwner { caller } => (format!("retry at {caller} only"), others(&caller), others(&caller)),
+        model::ChangeKind::AttemptsToOne { caller } => {
+            (format!("no retries at {caller}"), vec![caller.clone()], vec![caller])
         }
     };
-    let (change_text, edits, gives_up) = match change.kind {
-        model::ChangeKind::OneOwner { caller } => (
-            format!("retry at {caller} only"),
-            "every other layer that retries".to_owned(),
-            format!("a failure below that {caller} does not see as retryable is final"),
-        ),
-        model::ChangeKind::AttemptsToOne { caller } => (
-            format!("no retries at {caller}"),
-            format!("1 {}", of(&caller)),
-            format!("{caller} no longer hides a failure of the link below it"),
-        ),
-    };
     Change {
-        change: change_text,
-        edits,
+        change: text,
+        edits: edits(&edited),
         bottom: change.bottom.into(),
-        gives_up,
+        gives_up: format!(
+            "retries of failures that only {} {}",
+            listed(&gives_up),
+            if gives_up.len() == 1 { "sees" } else { "see" }
+        ),
+    }
+}
+
+/// How many services, proxies and clients are edited.
+fn edits(edited: &[String]) -> String {
+    let is_proxy = |name: &&String| name.ends_with(&proxy_name(""));
+    let proxies = edited.iter().filter(is_proxy).count();
+    let clients = edited.iter().filter(|name| *name == crate::chain_line::CLIENT).count();
+    let kinds = [
+        (clients, "client", "clients"),
+        (edited.len() - proxies - clients, "service", "services"),
+        (proxies, "proxy", "proxies"),
+    ];
+    let words = kinds.into_iter().filter(|(count, _, _)| *count > 0);
+    let words = words.map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// `a`, `a or b`, `a, b or c`.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
     }
 }
 

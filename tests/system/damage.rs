@@ -43,46 +43,101 @@ const HEALTHY: u32 = 500;
 pub fn tests() -> Vec<Trial> {
     vec![
         test("damage::one_span_dropped_is_incomplete", || {
-            let report = damaged(&[], Hooks { collector: relay(Tamper::DropOne), ..Hooks::default() })?;
+            let report = damaged(
+                &[],
+                Hooks {
+                    collector: relay(Tamper::DropOne),
+                    ..Hooks::default()
+                },
+            )?;
             verdict(&report, Verdict::Incomplete, "missing_spans")?;
             let inventory = report.services.last().ok_or("no services")?;
-            check((inventory.received, inventory.traced) == (Some(27), Some(26)), || format!("{inventory:?}"))
+            check((inventory.received, inventory.traced) == (Some(27), Some(26)), || {
+                format!("{inventory:?}")
+            })
         }),
-        test("damage::a_batch_delivered_twice_changes_no_count_and_is_incomplete", || {
-            let report = damaged(&[], Hooks { collector: relay(Tamper::Twice), ..Hooks::default() })?;
-            verdict(&report, Verdict::Incomplete, "duplicate_spans")?;
-            let traced: Vec<_> = report.services.iter().filter_map(|service| service.traced).collect();
-            check(traced == [1, 3, 9, 27], || format!("{traced:?}"))
-        }),
+        test(
+            "damage::a_batch_delivered_twice_changes_no_count_and_is_incomplete",
+            || {
+                let report = damaged(
+                    &[],
+                    Hooks {
+                        collector: relay(Tamper::Twice),
+                        ..Hooks::default()
+                    },
+                )?;
+                verdict(&report, Verdict::Incomplete, "duplicate_spans")?;
+                let traced: Vec<_> = report.services.iter().filter_map(|service| service.traced).collect();
+                check(traced == [1, 3, 9, 27], || format!("{traced:?}"))
+            },
+        ),
         test("damage::a_child_killed_before_the_first_request_is_incomplete", || {
-            let report = damaged(&[], Hooks { started: Some(signal("KILL", 3)), ..Hooks::default() })?;
+            let report = damaged(
+                &[],
+                Hooks {
+                    started: Some(signal("KILL", 3)),
+                    ..Hooks::default()
+                },
+            )?;
             verdict(&report, Verdict::Incomplete, "process_died")
         }),
         test("damage::a_child_killed_in_the_middle_is_incomplete", || {
             for position in 0..4 {
                 let hook = later(Duration::from_millis(60), "KILL", position);
-                let report = damaged(&["requests=3000", "concurrency=20"], Hooks { started: Some(hook), ..Hooks::default() })?;
+                let report = damaged(
+                    &["requests=3000", "concurrency=20"],
+                    Hooks {
+                        started: Some(hook),
+                        ..Hooks::default()
+                    },
+                )?;
                 verdict(&report, Verdict::Incomplete, "process_died")?;
             }
             Ok(())
         }),
         test("damage::a_child_killed_after_the_last_request_is_incomplete", || {
-            let report = damaged(&[], Hooks { loaded: Some(signal("KILL", 2)), ..Hooks::default() })?;
+            let report = damaged(
+                &[],
+                Hooks {
+                    loaded: Some(signal("KILL", 2)),
+                    ..Hooks::default()
+                },
+            )?;
             verdict(&report, Verdict::Incomplete, "process_died")
         }),
         test("damage::a_child_stopped_is_incomplete_in_bounded_time", || {
             let began = std::time::Instant::now();
-            let report = damaged(&[], Hooks { started: Some(signal("STOP", 1)), ..Hooks::default() })?;
+            let report = damaged(
+                &[],
+                Hooks {
+                    started: Some(signal("STOP", 1)),
+                    ..Hooks::default()
+                },
+            )?;
             verdict(&report, Verdict::Incomplete, "process_stopped")?;
-            check(began.elapsed() < Duration::from_secs(30), || format!("it took {:?}", began.elapsed()))
+            check(began.elapsed() < Duration::from_secs(30), || {
+                format!("it took {:?}", began.elapsed())
+            })
         }),
         test("damage::totals_that_go_back_are_incomplete", || {
-            let report = damaged(&[], Hooks { loaded: Some(forgetful_ledger(3)), ..Hooks::default() })?;
+            let report = damaged(
+                &[],
+                Hooks {
+                    loaded: Some(forgetful_ledger(3)),
+                    ..Hooks::default()
+                },
+            )?;
             verdict(&report, Verdict::Incomplete, "totals_went_back")
         }),
         test("damage::an_arrival_that_nobody_sent_is_not_as_predicted", || {
             for path in [None, Some("1:1.1.1.1")] {
-                let report = damaged(&[], Hooks { started: Some(stranger(path)), ..Hooks::default() })?;
+                let report = damaged(
+                    &[],
+                    Hooks {
+                        started: Some(stranger(path)),
+                        ..Hooks::default()
+                    },
+                )?;
                 verdict(&report, Verdict::NotAsPredicted, "link_surplus")?;
                 let inventory = report.services.last().ok_or("no services")?;
                 check(inventory.received == Some(28), || format!("{inventory:?}"))?;
@@ -90,22 +145,43 @@ pub fn tests() -> Vec<Trial> {
             Ok(())
         }),
         test("damage::a_surplus_is_found_together_with_a_lost_span", || {
-            let hooks = Hooks { started: Some(stranger(None)), collector: relay(Tamper::DropOne), ..Hooks::default() };
+            let hooks = Hooks {
+                started: Some(stranger(None)),
+                collector: relay(Tamper::DropOne),
+                ..Hooks::default()
+            };
             let report = damaged(&[], hooks)?;
             verdict(&report, Verdict::NotAsPredicted, "link_surplus")?;
             verdict(&report, Verdict::NotAsPredicted, "missing_spans")
         }),
         test("damage::a_collector_that_is_gone_is_incomplete", || {
-            let nowhere: Box<dyn FnOnce(SocketAddr) -> SocketAddr> = Box::new(|_| SocketAddr::from(([127, 0, 0, 1], 9)));
-            let report = damaged(&[], Hooks { collector: Some(nowhere), ..Hooks::default() })?;
+            let nowhere: Box<dyn FnOnce(SocketAddr) -> SocketAddr> =
+                Box::new(|_| SocketAddr::from(([127, 0, 0, 1], 9)));
+            let report = damaged(
+                &[],
+                Hooks {
+                    collector: Some(nowhere),
+                    ..Hooks::default()
+                },
+            )?;
             verdict(&report, Verdict::Incomplete, "missing_spans")
         }),
         test("damage::five_hundred_healthy_runs_are_never_incomplete", || {
             let faults = ["fail", "none", "fail:first=2", "fail:p=0.5", "refuse"];
             for round in 0..HEALTHY {
-                let ran = run(&["run", "--fault", faults[round as usize % faults.len()], "-n", "3", "-c", "3"]);
+                let ran = run(&[
+                    "run",
+                    "--fault",
+                    faults[round as usize % faults.len()],
+                    "-n",
+                    "3",
+                    "-c",
+                    "3",
+                ]);
                 let reasons = ran.json.as_ref().map(|report| report["reasons"].to_string());
-                check(ran.exit == 0, || format!("run {round}: exit {} {reasons:?} {}", ran.exit, ran.stderr))?;
+                check(ran.exit == 0, || {
+                    format!("run {round}: exit {} {reasons:?} {}", ran.exit, ran.stderr)
+                })?;
             }
             Ok(())
         }),
@@ -115,7 +191,13 @@ pub fn tests() -> Vec<Trial> {
 /// Runs `per-hop` with the settings of `[load]` and the damage.
 fn damaged(load: &[&str], hooks: Hooks) -> Result<Report, Failed> {
     let set = load.iter().map(|setting| format!("load.{setting}")).collect();
-    let scenario = Scenario::load(None, &Overrides { set, ..Overrides::default() })?;
+    let scenario = Scenario::load(
+        None,
+        &Overrides {
+            set,
+            ..Overrides::default()
+        },
+    )?;
     let (_interrupt, interrupted) = watch::channel(false);
     let options = Options {
         program: harness(),
@@ -131,7 +213,9 @@ fn damaged(load: &[&str], hooks: Hooks) -> Result<Report, Failed> {
 
 fn verdict(report: &Report, wanted: Verdict, reason: &str) -> Result<(), Failed> {
     let has_reason = report.reasons.iter().any(|given| given.kind == reason);
-    check(report.verdict == wanted && has_reason, || format!("{:?} for {:?}", report.verdict, report.reasons))
+    check(report.verdict == wanted && has_reason, || {
+        format!("{:?} for {:?}", report.verdict, report.reasons)
+    })
 }
 
 /// Sends a signal to the service at a position, at once.
@@ -155,7 +239,9 @@ fn later(after: Duration, name: &'static str, position: usize) -> Hook {
 }
 
 fn kill(name: &str, pid: u32) {
-    let status = std::process::Command::new("kill").args([format!("-{name}"), pid.to_string()]).status();
+    let status = std::process::Command::new("kill")
+        .args([format!("-{name}"), pid.to_string()])
+        .status();
     assert!(status.is_ok_and(|status| status.success()), "kill -{name} {pid}");
 }
 
@@ -164,18 +250,27 @@ fn stranger(path: Option<&'static str>) -> Hook {
     Box::new(move |fleet: &mut Fleet| {
         let address = fleet.members[3].address;
         Box::pin(async move {
-            let mut request = Request::new(GetStockRequest { item: "teapot".to_owned() });
+            let mut request = Request::new(GetStockRequest {
+                item: "teapot".to_owned(),
+            });
             if let Some(path) = path {
-                request.metadata_mut().insert("retryscope-attempt-path", path.parse().expect("ASCII"));
+                request
+                    .metadata_mut()
+                    .insert("retryscope-attempt-path", path.parse().expect("ASCII"));
             }
-            let status = InventoryClient::new(channel(address)).get_stock(request).await.expect_err("inventory is down");
+            let status = InventoryClient::new(channel(address))
+                .get_stock(request)
+                .await
+                .expect_err("inventory is down");
             assert_eq!(status.code(), tonic::Code::Unavailable);
         })
     })
 }
 
 fn channel(address: SocketAddr) -> Channel {
-    Channel::from_shared(format!("http://{address}")).expect("an address").connect_lazy()
+    Channel::from_shared(format!("http://{address}"))
+        .expect("an address")
+        .connect_lazy()
 }
 
 /// What happens between the services and the collector.
@@ -195,7 +290,11 @@ fn relay(tamper: Tamper) -> Option<Box<dyn FnOnce(SocketAddr) -> SocketAddr>> {
         listener.set_nonblocking(true).expect("a socket");
         std::thread::spawn(move || {
             block_on(async move {
-                let relay = Relay { to: channel(collector), tamper, dropped: Mutex::new(false) };
+                let relay = Relay {
+                    to: channel(collector),
+                    tamper,
+                    dropped: Mutex::new(false),
+                };
                 let incoming = TcpIncoming::from(tokio::net::TcpListener::from_std(listener).expect("a socket"));
                 let server = Server::builder().add_service(TraceServiceServer::new(relay));
                 server.serve_with_incoming(incoming).await.expect("the relay serves");
@@ -275,14 +374,19 @@ struct Forgetful {
 
 impl Forgetful {
     fn behind(address: SocketAddr) -> Self {
-        Self { behind: channel(address), readings: AtomicU64::new(0) }
+        Self {
+            behind: channel(address),
+            readings: AtomicU64::new(0),
+        }
     }
 }
 
 #[tonic::async_trait]
 impl ledger_server::Ledger for Forgetful {
     async fn read(&self, request: Request<lab::ReadRequest>) -> Result<Response<lab::Totals>, Status> {
-        let mut totals = LedgerClient::new(self.behind.clone()).read(request.into_inner()).await?;
+        let mut totals = LedgerClient::new(self.behind.clone())
+            .read(request.into_inner())
+            .await?;
         let forgotten = self.readings.fetch_add(1, Ordering::Relaxed);
         totals.get_mut().received -= forgotten.min(totals.get_ref().received);
         Ok(totals)
@@ -294,7 +398,10 @@ impl ledger_server::Ledger for Forgetful {
         &self,
         request: Request<lab::ReadRecordsRequest>,
     ) -> Result<Response<Self::ReadRecordsStream>, Status> {
-        let stream = LedgerClient::new(self.behind.clone()).read_records(request.into_inner()).await?.into_inner();
+        let stream = LedgerClient::new(self.behind.clone())
+            .read_records(request.into_inner())
+            .await?
+            .into_inner();
         Ok(Response::new(Box::pin(stream)))
     }
 }
@@ -302,10 +409,14 @@ impl ledger_server::Ledger for Forgetful {
 #[tonic::async_trait]
 impl control_server::Control for Forgetful {
     async fn describe(&self, request: Request<lab::DescribeRequest>) -> Result<Response<lab::Description>, Status> {
-        ControlClient::new(self.behind.clone()).describe(request.into_inner()).await
+        ControlClient::new(self.behind.clone())
+            .describe(request.into_inner())
+            .await
     }
 
     async fn flush(&self, request: Request<lab::FlushRequest>) -> Result<Response<lab::Flushed>, Status> {
-        ControlClient::new(self.behind.clone()).flush(request.into_inner()).await
+        ControlClient::new(self.behind.clone())
+            .flush(request.into_inner())
+            .await
     }
 }

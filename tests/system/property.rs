@@ -12,21 +12,40 @@ use proptest::{
 const SCENARIOS: u32 = 300;
 
 pub fn tests() -> Vec<Trial> {
-    vec![test("property::three_hundred_random_scenarios_come_out_as_predicted", || {
-        let config = Config { cases: SCENARIOS, max_shrink_iters: 60, failure_persistence: None, ..Config::default() };
-        let mut runner = TestRunner::new(config);
-        let outcome = runner.run(&arguments(), |arguments| {
-            let ran = run(&arguments);
-            let reasons = ran.json.as_ref().map(|report| report["reasons"].to_string());
-            prop_assert!(ran.exit == 0, "exit {}: {} {:?}\nharness {}", ran.exit, ran.stderr, reasons, shown(&arguments));
-            Ok(())
-        });
-        outcome.map_err(|error| error.to_string().into())
-    })]
+    vec![test(
+        "property::three_hundred_random_scenarios_come_out_as_predicted",
+        || {
+            let config = Config {
+                cases: SCENARIOS,
+                max_shrink_iters: 60,
+                failure_persistence: None,
+                ..Config::default()
+            };
+            let mut runner = TestRunner::new(config);
+            let outcome = runner.run(&arguments(), |arguments| {
+                let ran = run(&arguments);
+                let reasons = ran.json.as_ref().map(|report| report["reasons"].to_string());
+                prop_assert!(
+                    ran.exit == 0,
+                    "exit {}: {} {:?}\nharness {}",
+                    ran.exit,
+                    ran.stderr,
+                    reasons,
+                    shown(&arguments)
+                );
+                Ok(())
+            });
+            outcome.map_err(|error| error.to_string().into())
+        },
+    )]
 }
 
 fn shown(arguments: &[String]) -> String {
-    arguments.iter().map(|argument| format!("'{argument}'")).collect::<Vec<_>>().join(" ")
+    arguments
+        .iter()
+        .map(|argument| format!("'{argument}'"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 const CODES: [&str; 4] = ["UNAVAILABLE", "NOT_FOUND", "ABORTED", "INVALID_ARGUMENT"];
@@ -52,7 +71,11 @@ fn fault() -> impl Strategy<Value = String> {
         }
         keys.extend(tenths.map(|tenths| format!("p={}", f64::from(tenths) / 10.0)));
         keys.extend(after.then(|| "at=after".to_owned()));
-        if keys.is_empty() { "fail".to_owned() } else { format!("fail:{}", keys.join(",")) }
+        if keys.is_empty() {
+            "fail".to_owned()
+        } else {
+            format!("fail:{}", keys.join(","))
+        }
     });
     prop_oneof![1 => Just("none".to_owned()), 1 => Just("refuse".to_owned()), 6 => fail]
 }
@@ -67,7 +90,11 @@ fn retry_on() -> impl Strategy<Value = String> {
 
 /// The arguments of one run: any depth, 1 to 5 attempts for every caller, any fault on any services, any owner.
 fn arguments() -> impl Strategy<Value = Vec<String>> {
-    let shape = (1..=3_usize, prop::collection::vec(1..=5_u32, 4), prop::option::weighted(0.3, 0..4_usize));
+    let shape = (
+        1..=3_usize,
+        prop::collection::vec(1..=5_u32, 4),
+        prop::option::weighted(0.3, 0..4_usize),
+    );
     let behaviour = (
         prop::collection::vec(fault(), 4),
         // The bottom fails in every scenario, the others now and then.
@@ -85,7 +112,11 @@ fn arguments() -> impl Strategy<Value = Vec<String>> {
             flag("--attempts-at", format!("{caller}={attempts}"));
         }
         if let Some(owner) = owner {
-            let owner = if owner == 0 { "client" } else { callers[(owner - 1) % callers.len()] };
+            let owner = if owner == 0 {
+                "client"
+            } else {
+                callers[(owner - 1) % callers.len()]
+            };
             flag("--owner", owner.to_owned());
         }
         flag("--retry-on", retry_on);

@@ -16,7 +16,10 @@ pub fn harness() -> PathBuf {
 
 /// The top of the repository.
 pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the harness lies in the repository").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the harness lies in the repository")
+        .to_owned()
 }
 
 /// What one run of the program gave.
@@ -35,9 +38,15 @@ pub struct Ran {
 pub fn run<A: AsRef<OsStr>>(arguments: &[A]) -> Ran {
     let folder = tempfile::tempdir().expect("a folder for the report");
     let file = folder.path().join("report.json");
-    let output = command(arguments).arg("--json").arg(&file).output().expect("the program runs");
+    let output = command(arguments)
+        .arg("--json")
+        .arg(&file)
+        .output()
+        .expect("the program runs");
     let mut ran = read(output);
-    ran.json = std::fs::read(&file).ok().map(|bytes| serde_json::from_slice(&bytes).expect("the report is JSON"));
+    ran.json = std::fs::read(&file)
+        .ok()
+        .map(|bytes| serde_json::from_slice(&bytes).expect("the report is JSON"));
     ran
 }
 
@@ -70,7 +79,9 @@ fn read(output: Output) -> Ran {
 impl Ran {
     /// The report.
     pub fn report(&self) -> Result<&Value, Failed> {
-        self.json.as_ref().ok_or_else(|| format!("no report; exit {}: {}", self.exit, self.stderr).into())
+        self.json
+            .as_ref()
+            .ok_or_else(|| format!("no report; exit {}: {}", self.exit, self.stderr).into())
     }
 
     /// One figure of one service; `Null` when it is not there.
@@ -83,7 +94,11 @@ impl Ran {
     /// `received` of each service from the top.
     pub fn received(&self) -> Vec<u64> {
         let services = self.json.as_ref().and_then(|report| report["services"].as_array());
-        services.into_iter().flatten().filter_map(|row| row["received"].as_u64()).collect()
+        services
+            .into_iter()
+            .flatten()
+            .filter_map(|row| row["received"].as_u64())
+            .collect()
     }
 }
 
@@ -124,5 +139,9 @@ pub fn missing_parts() -> Vec<(String, String)> {
 
 /// A current_thread runtime, as the program itself uses.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(future)
 }

@@ -13,8 +13,14 @@ pub fn tests() -> Vec<Trial> {
         test("walls::each_crate_leans_only_on_those_it_may", leaning),
         test("walls::the_model_depends_on_nothing_at_all", || {
             let metadata = metadata()?;
-            let model = metadata.packages.iter().find(|package| package.name.as_str() == "model").ok_or("no model")?;
-            check(model.dependencies.is_empty(), || format!("model depends on {:?}", model.dependencies))
+            let model = metadata
+                .packages
+                .iter()
+                .find(|package| package.name.as_str() == "model")
+                .ok_or("no model")?;
+            check(model.dependencies.is_empty(), || {
+                format!("model depends on {:?}", model.dependencies)
+            })
         }),
         test("walls::forbidden_names_stand_nowhere", names),
         test("walls::only_render_and_output_print", printing),
@@ -30,7 +36,10 @@ pub fn tests() -> Vec<Trial> {
 }
 
 fn metadata() -> Result<Metadata, Failed> {
-    Ok(MetadataCommand::new().current_dir(repository()).other_options(vec!["--offline".into()]).exec()?)
+    Ok(MetadataCommand::new()
+        .current_dir(repository())
+        .other_options(vec!["--offline".into()])
+        .exec()?)
 }
 
 fn leaning() -> Result<(), Failed> {
@@ -42,9 +51,15 @@ fn leaning() -> Result<(), Failed> {
     }
     may.insert("harness", [&["model", "proto", "chassis"][..], &services[..]].concat());
     let metadata = metadata()?;
-    let ours: BTreeSet<_> = metadata.workspace_packages().iter().map(|package| package.name.to_string()).collect();
+    let ours: BTreeSet<_> = metadata
+        .workspace_packages()
+        .iter()
+        .map(|package| package.name.to_string())
+        .collect();
     let known: BTreeSet<_> = may.keys().map(ToString::to_string).collect();
-    check(ours == known, || format!("the crates are {ours:?}, the walls know {known:?}"))?;
+    check(ours == known, || {
+        format!("the crates are {ours:?}, the walls know {known:?}")
+    })?;
     for package in metadata.workspace_packages() {
         let allowed = &may[package.name.as_str()];
         for dependency in &package.dependencies {
@@ -59,11 +74,33 @@ fn leaning() -> Result<(), Failed> {
 const FORBIDDEN: [(&str, &[&str], &[&str]); 7] = [
     ("harness/model", &[], &["tokio", "tonic", "serde", "chassis::"]),
     ("proto/src", &[], &["tonic::transport"]),
-    ("services/chassis/src", &["telemetry.rs"], &["opentelemetry::", "opentelemetry_sdk", "opentelemetry_otlp"]),
+    (
+        "services/chassis/src",
+        &["telemetry.rs"],
+        &["opentelemetry::", "opentelemetry_sdk", "opentelemetry_otlp"],
+    ),
     ("services/chassis/src", &["control.rs", "process.rs"], &["proto::"]),
-    ("services/chassis/src", &[], &["frontend::", "checkout::", "pricing::", "inventory::", "model::"]),
-    ("services/chassis/src/layers", &[], &["layers::ledger", "layers::trace", "layers::deadline", "layers::fault", "layers::retry"]),
-    ("services", &["chassis"], &["opentelemetry", "harness", "tonic::transport"]),
+    (
+        "services/chassis/src",
+        &[],
+        &["frontend::", "checkout::", "pricing::", "inventory::", "model::"],
+    ),
+    (
+        "services/chassis/src/layers",
+        &[],
+        &[
+            "layers::ledger",
+            "layers::trace",
+            "layers::deadline",
+            "layers::fault",
+            "layers::retry",
+        ],
+    ),
+    (
+        "services",
+        &["chassis"],
+        &["opentelemetry", "harness", "tonic::transport"],
+    ),
 ];
 
 fn names() -> Result<(), Failed> {
@@ -72,14 +109,19 @@ fn names() -> Result<(), Failed> {
         check(!files.is_empty(), || format!("nothing was searched in {place}"))?;
         for file in files {
             let shown = file.strip_prefix(repository())?.display().to_string();
-            if exceptions.iter().any(|exception| shown.split('/').any(|part| part == *exception)) {
+            if exceptions
+                .iter()
+                .any(|exception| shown.split('/').any(|part| part == *exception))
+            {
                 continue;
             }
             let text = std::fs::read_to_string(&file)?;
             for (number, line) in text.lines().enumerate() {
                 let code = line.split("//").next().unwrap_or_default();
                 let found = names.iter().find(|name| code.contains(**name));
-                check(found.is_none(), || format!("{shown}, line {}: names {}", number + 1, found.unwrap_or(&"")))?;
+                check(found.is_none(), || {
+                    format!("{shown}, line {}: names {}", number + 1, found.unwrap_or(&""))
+                })?;
             }
         }
     }
@@ -87,7 +129,10 @@ fn names() -> Result<(), Failed> {
 }
 
 fn printing() -> Result<(), Failed> {
-    for file in rust_files(&repository().join("harness/src")).into_iter().chain(rust_files(&repository().join("services"))) {
+    for file in rust_files(&repository().join("harness/src"))
+        .into_iter()
+        .chain(rust_files(&repository().join("services")))
+    {
         let shown = file.strip_prefix(repository())?.display().to_string();
         if shown.starts_with("harness/src/render") || shown == "harness/src/output.rs" {
             continue;
@@ -102,21 +147,38 @@ fn printing() -> Result<(), Failed> {
 
 /// Licences that fit a product under MIT or Apache-2.0.
 const LICENCES: [&str; 10] = [
-    "MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Unicode-3.0", "Zlib",
-    "Unlicense", "MIT-0",
+    "MIT",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Unicode-3.0",
+    "Zlib",
+    "Unlicense",
+    "MIT-0",
 ];
 
 fn licences() -> Result<(), Failed> {
     let metadata = metadata()?;
     let shipped = shipped(&metadata);
-    check(shipped.len() > 50, || format!("only {} packages were looked at", shipped.len()))?;
-    for package in metadata.packages.iter().filter(|package| shipped.contains(package.name.as_str())) {
+    check(shipped.len() > 50, || {
+        format!("only {} packages were looked at", shipped.len())
+    })?;
+    for package in metadata
+        .packages
+        .iter()
+        .filter(|package| shipped.contains(package.name.as_str()))
+    {
         let licence = package.license.clone().unwrap_or_default().replace('/', " OR ");
         // One of the alternatives must fit; all parts of a conjunction must.
         let fits = licence.split(" AND ").all(|part| {
-            part.split(" OR ").any(|one| LICENCES.contains(&one.trim_matches(|c| c == '(' || c == ')' || c == ' ')))
+            part.split(" OR ")
+                .any(|one| LICENCES.contains(&one.trim_matches(|c| c == '(' || c == ')' || c == ' ')))
         });
-        check(fits, || format!("{} {} is under {licence:?}", package.name, package.version))?;
+        check(fits, || {
+            format!("{} {} is under {licence:?}", package.name, package.version)
+        })?;
     }
     Ok(())
 }
@@ -130,8 +192,13 @@ fn shipped(metadata: &Metadata) -> BTreeSet<String> {
             continue;
         }
         let dependencies = by_name(&name).into_iter().flat_map(|package| &package.dependencies);
-        let normal = dependencies.filter(|dependency| dependency.kind != DependencyKind::Development && !dependency.optional);
-        open.extend(normal.map(|dependency| dependency.name.clone()).filter(|name| by_name(name).is_some()));
+        let normal =
+            dependencies.filter(|dependency| dependency.kind != DependencyKind::Development && !dependency.optional);
+        open.extend(
+            normal
+                .map(|dependency| dependency.name.clone())
+                .filter(|name| by_name(name).is_some()),
+        );
     }
     seen
 }

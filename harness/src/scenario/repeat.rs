@@ -16,7 +16,7 @@ impl Scenario {
         if self.is_built_in() {
             return format!("{command} {}", self.name);
         }
-        let mut words = vec![command.to_owned(), self.line().quoted()];
+        let mut words = vec![command.to_owned(), self.line().shortest()];
         words.extend(self.policy_flags());
         words.extend(load_flags(&self.load));
         words.join(" ")

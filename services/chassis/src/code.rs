@@ -37,7 +37,8 @@ pub enum CodeError {
 
 /// The name of a code, upper case.
 pub fn name(code: Code) -> &'static str {
-    NAMES[code as i32 as usize].1
+    let found = NAMES.iter().find(|(known, _)| *known == code);
+    found.map_or("UNKNOWN", |(_, name)| name)
 }
 
 /// The names of all codes but OK.

@@ -65,7 +65,7 @@ pub enum OnFailure {
 /// Whether tonic's own codes are normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TransportCodes {
-    /// Connection refused or lost is UNAVAILABLE, an own timeout is DEADLINE_EXCEEDED, as in other gRPC libraries.
+    /// Connection refused or lost is UNAVAILABLE, an own timeout is `DEADLINE_EXCEEDED`, as in other gRPC libraries.
     #[default]
     Normalized,
     /// What tonic gives.
@@ -222,7 +222,7 @@ impl Config {
         if let Some(value) = get(SEED) {
             config.seed = parsed(SEED, value, number)?;
         }
-        config.run = get(RUN).unwrap_or_default().to_owned();
+        get(RUN).unwrap_or_default().clone_into(&mut config.run);
         config.otlp = get(OTLP).map(str::to_owned);
         if let Some(value) = get(SPAN_QUEUE) {
             config.span_queue = parsed(SPAN_QUEUE, value, number)?;

@@ -43,6 +43,9 @@ pub enum ServeError {
     /// Its callee.
     #[error(transparent)]
     Outbound(#[from] OutboundError),
+    /// Its description of itself.
+    #[error("the compiled descriptors cannot be served")]
+    Reflection(#[from] tonic_reflection::server::Error),
     /// Something of the system.
     #[error("{0}")]
     System(&'static str, #[source] std::io::Error),
@@ -160,13 +163,13 @@ pub async fn serve(
     let control_routes = control.routes().add_service(health_service);
 
     let _spans_go_here = telemetry.enter();
-    let (stop, stopped) = watch::channel(false);
+    let (leave, left) = watch::channel(false);
     let (_gate, gated) = watch::channel(gate);
     let (_control_gate, control_gated) = watch::channel(Gate::Open);
     let serving = async {
         tokio::try_join!(
-            service_port.serve(service_routes, gated, Some(counts), stopped.clone()),
-            control_port.serve(control_routes, control_gated, None, stopped),
+            service_port.serve(service_routes, gated, Some(counts), left.clone()),
+            control_port.serve(control_routes, control_gated, None, left),
         )
     };
     announce(&announcement);
@@ -174,7 +177,7 @@ pub async fn serve(
     let served = tokio::select! {
         served = serving.as_mut() => served,
         () = until => {
-            let _ = stop.send(true);
+            let _ = leave.send(true);
             serving.await
         }
     };

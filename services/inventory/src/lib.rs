@@ -40,7 +40,7 @@ impl Inventory for Shelf {
             0 => Err(Status::invalid_argument("the item is empty")),
             // Any stock will do; the same item always has the same.
             1..=MAX_ITEM => Ok(Response::new(Stock {
-                in_stock: 1 + item.len() as i64 % 10,
+                in_stock: 1 + i64::from(item.as_bytes()[0] % 10),
                 item,
             })),
             _ => Err(Status::invalid_argument(format!(

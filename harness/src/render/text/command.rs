@@ -3,10 +3,13 @@
 use super::words::WIDTH;
 use std::fmt::Write as _;
 
+/// Where the second and further lines of a command begin: far left, so that a chain line stays in one piece.
+const INDENT: usize = 4;
+
 /// A command line behind `prefix`: the shell reads the lines together as the same words. Words with anything but
 /// printable ASCII are written `$'\u00e9'`, as bash, zsh and ksh read it.
 pub(super) fn wrapped(prefix: &str, program: &str, command: &str) -> Vec<String> {
-    let indent = " ".repeat(prefix.len() + 2);
+    let indent = " ".repeat(INDENT);
     let mut lines = Vec::new();
     let mut line = prefix.to_owned();
     let mut empty = true;

@@ -1,0 +1,249 @@
+//! Watching a run: the processes while requests go, then the totals until nothing moves, then the spans until none is missing.
+//! Whatever goes wrong is noted here and judged elsewhere.
+
+use crate::{
+    chain_line::CLIENT,
+    collector::Collector,
+    evidence::{self, Evidence, Reading},
+    fleet::Fleet,
+    lab::Lab,
+    load::{self, Loaded},
+    scenario::{Load, Role},
+    tally::Tally,
+};
+use chassis::{
+    config::Config,
+    counts::{Counts, SpanKind},
+    fault::Fault,
+    outbound::OutboundError,
+    telemetry::Telemetry,
+};
+use futures_util::future::join_all;
+use model::verdict::Disturbance;
+use proto::lab::v1 as lab;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval, sleep},
+};
+
+/// How often the processes are looked after while requests run.
+const LOOK: Duration = Duration::from_millis(100);
+/// Longest wait for arrivals in flight after the last request has ended.
+const SETTLE: Duration = Duration::from_secs(10);
+/// Shortest and longest pause between two readings while settling.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// Longest wait for the last spans once every process says that it has exported them.
+const SPANS: Duration = Duration::from_secs(5);
+
+/// What was seen of the services, and what went wrong with them.
+#[derive(Default)]
+pub struct Observer {
+    totals: Vec<Option<lab::Totals>>,
+    disturbances: Vec<Disturbance>,
+    troubled: Vec<String>,
+}
+
+impl Observer {
+    /// Sends the requests and looks after the processes meanwhile. A process in trouble, or an interrupt, ends the sending.
+    pub async fn drive(
+        &mut self,
+        fleet: &mut Fleet,
+        (load, entry, client, counts): (&Load, Role, &Config, &Arc<Counts>),
+        progress: watch::Sender<u64>,
+        mut interrupt: watch::Receiver<bool>,
+    ) -> Result<Loaded, OutboundError> {
+        let (stop, stopped) = watch::channel(false);
+        let driving = load::drive(load, entry, client, counts, progress, stopped);
+        tokio::pin!(driving);
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut interrupted = false;
+        loop {
+            tokio::select! {
+                biased;
+                Ok(_) = interrupt.wait_for(|stop| *stop), if !interrupted => {
+                    interrupted = true;
+                    self.disturbances.push(Disturbance::Interrupted);
+                    let _ = stop.send(true);
+                }
+                loaded = driving.as_mut() => return loaded,
+                _ = look.tick() => {
+                    if self.look_after(fleet) {
+                        let _ = stop.send(true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes what is newly wrong with a process; answers whether anything ever was.
+    fn look_after(&mut self, fleet: &mut Fleet) -> bool {
+        for (service, pid, trouble) in fleet.troubles() {
+            if !self.is_troubled(&service) {
+                self.troubled.push(service.clone());
+                self.disturbances.push(evidence::disturbance(service, pid, trouble));
+            }
+        }
+        !self.troubled.is_empty()
+    }
+
+    fn is_troubled(&self, service: &str) -> bool {
+        self.troubled.iter().any(|troubled| troubled == service)
+    }
+
+    /// Asks every service that is not in trouble; `None` for the others.
+    async fn ask<T>(&self, labs: &[Lab], question: impl AsyncFn(&Lab) -> T) -> Vec<Option<T>> {
+        let question = &question;
+        let asked = labs.iter().map(async |lab| {
+            if self.is_troubled(lab.service()) {
+                None
+            } else {
+                Some(question(lab).await)
+            }
+        });
+        join_all(asked).await
+    }
+
+    /// Reads until nothing is in flight, everything sent was received and nothing changes any more.
+    pub async fn settle(&mut self, fleet: &mut Fleet, labs: &[Lab], client: &Counts, described: &[Config]) {
+        self.totals = labs.iter().map(|_| None).collect();
+        let began = Instant::now();
+        let mut pause = PAUSE.0;
+        loop {
+            self.look_after(fleet);
+            let changed = self.read(labs).await;
+            let quiet = !changed && self.is_quiet(labs, client, described);
+            if quiet || began.elapsed() > SETTLE || (!changed && !self.troubled.is_empty()) {
+                return;
+            }
+            sleep(pause).await;
+            pause = PAUSE.1.min(pause * 2);
+        }
+    }
+
+    /// Reads every total once; answers whether one changed. A total that goes back is noted.
+    async fn read(&mut self, labs: &[Lab]) -> bool {
+        let readings = self.ask(labs, Lab::totals).await;
+        let mut changed = false;
+        for ((lab, before), reading) in labs.iter().zip(&mut self.totals).zip(readings) {
+            let service = || lab.service().to_owned();
+            match reading {
+                None => {}
+                Some(Err(error)) => {
+                    self.troubled.push(service());
+                    self.disturbances.push(Disturbance::Unreachable {
+                        service: service(),
+                        what: error.to_string(),
+                    });
+                }
+                Some(Ok(now)) => {
+                    if let Some((from, to)) = before.as_ref().and_then(|before| went_back(before, &now)) {
+                        self.disturbances.push(Disturbance::TotalsWentBack {
+                            service: service(),
+                            from,
+                            to,
+                        });
+                    }
+                    changed |= before.as_ref() != Some(&now);
+                    *before = Some(now);
+                }
+            }
+        }
+        changed
+    }
+
+    /// Whether nothing is in flight, neither in a service nor on a link.
+    fn is_quiet(&self, labs: &[Lab], client: &Counts, described: &[Config]) -> bool {
+        let sent = |index: usize, to: &str| match index.checked_sub(1) {
+            None => client.totals().links.get(to).map_or(0, |link| link.sent),
+            Some(above) => {
+                let totals = self.totals[above].as_ref();
+                let link = totals.and_then(|totals| totals.links.iter().find(|link| link.to == to));
+                link.map_or(0, |link| link.sent)
+            }
+        };
+        let services = labs.iter().zip(&self.totals).zip(described).enumerate();
+        services.into_iter().all(|(index, ((lab, totals), config))| {
+            let Some(totals) = totals else { return true };
+            let refuses = config.fault == Fault::Refuse;
+            totals.in_flight == 0 && (refuses || totals.received >= sent(index, lab.service()))
+        })
+    }
+
+    /// Makes every process export its spans.
+    pub async fn flush(&mut self, labs: &[Lab], client: &Telemetry) {
+        let (services, own) = tokio::join!(self.ask(labs, Lab::flush), client.flush());
+        for (lab, flushed) in labs.iter().zip(services) {
+            let error = match flushed {
+                None | Some(Ok(Ok(()))) => continue,
+                Some(Ok(Err(error))) => error,
+                Some(Err(error)) => error.to_string(),
+            };
+            self.disturbances.push(Disturbance::FlushFailed {
+                service: lab.service().to_owned(),
+                error,
+            });
+        }
+        if let Err(error) = own {
+            self.disturbances.push(Disturbance::FlushFailed {
+                service: CLIENT.to_owned(),
+                error,
+            });
+        }
+    }
+
+    /// Waits until the collector has what every process says it made. Whether they came or not is seen in the tally.
+    pub async fn await_spans(&self, labs: &[Lab], collector: &Collector, client: &Counts) {
+        let services = labs.iter().zip(&self.totals);
+        let mut wanted: Vec<_> = services
+            .filter_map(|(lab, totals)| Some((lab.service().to_owned(), evidence::spans_made(totals.as_ref()?))))
+            .collect();
+        let kinds = [SpanKind::Server, SpanKind::Client, SpanKind::Internal];
+        wanted.push((
+            CLIENT.to_owned(),
+            kinds.iter().map(|kind| client.spans_made(*kind)).sum(),
+        ));
+        collector.wait_for(&wanted, SPANS).await;
+    }
+
+    /// Everything read of the services, the single arrivals included.
+    pub async fn readings(&mut self, labs: &[Lab], described: &[Config]) -> Vec<Reading> {
+        let records = self.ask(labs, Lab::records).await;
+        let totals = std::mem::take(&mut self.totals);
+        let services = labs.iter().zip(totals).zip(records).zip(described);
+        let readings = services.map(|(((lab, totals), records), config)| Reading {
+            name: lab.service().to_owned(),
+            fault: config.fault,
+            totals,
+            records: records.and_then(Result::ok),
+        });
+        readings.collect()
+    }
+
+    /// Puts everything together.
+    pub fn into_evidence(self, services: Vec<Reading>, client: Arc<Counts>, loaded: Loaded, tally: Tally) -> Evidence {
+        Evidence {
+            services,
+            client,
+            loaded,
+            tally,
+            disturbances: self.disturbances,
+        }
+    }
+}
+
+/// The first total that is lower than before, as (before, now).
+fn went_back(before: &lab::Totals, now: &lab::Totals) -> Option<(u64, u64)> {
+    let sent = |totals: &lab::Totals| totals.links.iter().map(|link| link.sent).sum::<u64>();
+    let pairs = [
+        (before.received, now.received),
+        (before.work_done, now.work_done),
+        (before.late, now.late),
+        (sent(before), sent(now)),
+    ];
+    pairs.into_iter().find(|(before, now)| now < before)
+}
