@@ -26,7 +26,7 @@ use std::{
     process::ExitCode,
 };
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::watch,
 };
 
@@ -95,7 +95,17 @@ pub fn obey(command: Command) -> ExitCode {
 /// A runtime of one thread: the load shares two cores with the services, and every thread more is a switch more.
 fn on_runtime<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a process can have one runtime").block_on(work)
+    let worked = runtime.expect("a process can have one runtime").block_on(async {
+        let Ok(second) = second_interrupt() else {
+            return Some(work.await);
+        };
+        tokio::select! {
+            worked = work => Some(worked),
+            // What is dropped here kills the services it started, stopped ones too.
+            () = second => None,
+        }
+    });
+    worked.unwrap_or_else(|| std::process::exit(LEFT_AT_ONCE))
 }
 
 fn service(name: &str) -> ExitCode {
@@ -330,7 +340,7 @@ impl<'a> Runner<'a> {
                 &format!(
                     "{lost} spans did not reach {}: {}",
                     sanitize(&forwarded.url),
-                    sanitize(error)
+                    sanitize(error.rsplit(": ").next().unwrap_or(error))
                 ),
                 self.output,
             );
@@ -339,29 +349,44 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Turns true with the first SIGINT, SIGTERM or SIGHUP. The second one leaves at once; the services go with us, since they
-/// live as long as their standard input.
+/// Turns true with the first SIGINT, SIGTERM or SIGHUP.
 fn interrupts() -> std::io::Result<watch::Receiver<bool>> {
     let (tell, told) = watch::channel(false);
-    let mut signals = [
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::hangup())?,
-    ];
+    let mut signals = Signals::new()?;
     tokio::spawn(async move {
-        loop {
-            let [interrupt, terminate, hangup] = &mut signals;
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-                _ = hangup.recv() => {}
-            }
-            if tell.send_replace(true) {
-                std::process::exit(LEFT_AT_ONCE);
-            }
-        }
+        signals.next().await;
+        let _ = tell.send(true);
     });
     Ok(told)
+}
+
+/// Ends with the second of them.
+fn second_interrupt() -> std::io::Result<impl Future<Output = ()>> {
+    let mut signals = Signals::new()?;
+    Ok(async move {
+        signals.next().await;
+        signals.next().await;
+    })
+}
+
+/// SIGINT, SIGTERM and SIGHUP.
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let [interrupt, terminate, hangup] = kinds.map(signal);
+        Ok(Self([interrupt?, terminate?, hangup?]))
+    }
+
+    async fn next(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
 }
 
 /// Where the JSON goes, known to be writable before anything starts.

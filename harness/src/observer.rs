@@ -115,7 +115,8 @@ impl Observer {
         let mut pause = PAUSE.0;
         loop {
             self.look_after(fleet);
-            let changed = self.read(labs).await;
+            let (changed, silent) = self.read(labs).await;
+            self.note_silent(fleet, silent).await;
             let quiet = !changed && self.is_quiet(labs, client, described);
             if quiet || began.elapsed() > SETTLE || (!changed && !self.troubled.is_empty()) {
                 return;
@@ -125,21 +126,34 @@ impl Observer {
         }
     }
 
-    /// Reads every total once; answers whether one changed. A total that goes back is noted.
-    async fn read(&mut self, labs: &[Lab]) -> bool {
+    /// Notes who does not answer, unless its process turns out to be the reason.
+    async fn note_silent(&mut self, fleet: &mut Fleet, silent: Vec<String>) {
+        if silent.is_empty() {
+            return;
+        }
+        // A killed process is gone a moment before the system says so.
+        sleep(PAUSE.1).await;
+        self.look_after(fleet);
+        for service in silent {
+            if !self.is_troubled(&service) {
+                self.troubled.push(service.clone());
+                self.disturbances.push(Disturbance::Unreachable {
+                    service,
+                    what: "its counts".to_owned(),
+                });
+            }
+        }
+    }
+
+    /// Reads every total once; answers whether one changed, and who did not answer. A total that goes back is noted.
+    async fn read(&mut self, labs: &[Lab]) -> (bool, Vec<String>) {
         let readings = self.ask(labs, Lab::totals).await;
-        let mut changed = false;
+        let (mut changed, mut silent) = (false, Vec::new());
         for ((lab, before), reading) in labs.iter().zip(&mut self.totals).zip(readings) {
             let service = || lab.service().to_owned();
             match reading {
                 None => {}
-                Some(Err(error)) => {
-                    self.troubled.push(service());
-                    self.disturbances.push(Disturbance::Unreachable {
-                        service: service(),
-                        what: error.to_string(),
-                    });
-                }
+                Some(Err(_)) => silent.push(service()),
                 Some(Ok(now)) => {
                     if let Some((from, to)) = before.as_ref().and_then(|before| went_back(before, &now)) {
                         self.disturbances.push(Disturbance::TotalsWentBack {
@@ -153,7 +167,7 @@ impl Observer {
                 }
             }
         }
-        changed
+        (changed, silent)
     }
 
     /// Whether nothing is in flight, neither in a service nor on a link.

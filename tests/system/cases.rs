@@ -112,8 +112,8 @@ fn compare_report(case: &Value, ran: &Ran) -> Result<Vec<String>, Failed> {
     for key in ["sent", "factor"] {
         for (name, want) in object(&case[key]) {
             let links = report["links"].as_array().ok_or("links")?;
-            let of =
-                |link: &&Value| format!("{}>{}", link["from"].as_str().unwrap(), link["to"].as_str().unwrap()) == *name;
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let of = |link: &&Value| format!("{}>{}", text(&link["from"]), text(&link["to"])) == *name;
             let link = links.iter().find(of).cloned().unwrap_or_default();
             within(format!("{name} {key}"), &link[key], want);
         }

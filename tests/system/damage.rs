@@ -46,7 +46,7 @@ pub fn tests() -> Vec<Trial> {
             let report = damaged(
                 &[],
                 Hooks {
-                    collector: relay(Tamper::DropOne),
+                    collector: Some(relay(Tamper::DropOne)),
                     ..Hooks::default()
                 },
             )?;
@@ -62,7 +62,7 @@ pub fn tests() -> Vec<Trial> {
                 let report = damaged(
                     &[],
                     Hooks {
-                        collector: relay(Tamper::Twice),
+                        collector: Some(relay(Tamper::Twice)),
                         ..Hooks::default()
                     },
                 )?;
@@ -147,7 +147,7 @@ pub fn tests() -> Vec<Trial> {
         test("damage::a_surplus_is_found_together_with_a_lost_span", || {
             let hooks = Hooks {
                 started: Some(stranger(None)),
-                collector: relay(Tamper::DropOne),
+                collector: Some(relay(Tamper::DropOne)),
                 ..Hooks::default()
             };
             let report = damaged(&[], hooks)?;
@@ -283,8 +283,8 @@ enum Tamper {
 }
 
 /// A relay that passes batches on, tampering; on a thread and a runtime of its own.
-fn relay(tamper: Tamper) -> Option<Box<dyn FnOnce(SocketAddr) -> SocketAddr>> {
-    Some(Box::new(move |collector| {
+fn relay(tamper: Tamper) -> Box<dyn FnOnce(SocketAddr) -> SocketAddr> {
+    Box::new(move |collector| {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         listener.set_nonblocking(true).expect("a socket");
@@ -301,7 +301,7 @@ fn relay(tamper: Tamper) -> Option<Box<dyn FnOnce(SocketAddr) -> SocketAddr>> {
             });
         });
         address
-    }))
+    })
 }
 
 struct Relay {

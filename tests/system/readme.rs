@@ -1,1 +1,134 @@
+//! The README is true: its commands run, its screens are what comes out, its scenario file is read.
 
+use crate::support::{check, command, harness, repository, run_plain, test};
+use libtest_mimic::{Failed, Trial};
+
+pub fn tests() -> Vec<Trial> {
+    vec![
+        test("readme::every_command_block_runs", every_command),
+        test("readme::the_first_screen_is_what_comes_out", || {
+            let blocks = blocks("text")?;
+            let shown = run_plain(&["--color", "never"]).stdout;
+            let shown: Vec<_> = shown.lines().collect();
+            let first = blocks.first().ok_or("no screen in the README")?;
+            for line in first.lines().filter(|line| !line.is_empty()) {
+                check(shown.contains(&line), || {
+                    format!("{line:?} does not come out:\n{}", shown.join("\n"))
+                })?;
+            }
+            Ok(())
+        }),
+        test("readme::every_row_of_the_table_can_be_typed", || {
+            let text = readme()?;
+            let rows: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("| ")).collect();
+            let typed: Vec<_> = rows
+                .iter()
+                .filter_map(|row| row.split('`').find(|cell| cell.starts_with("harness ")))
+                .collect();
+            check(typed.len() >= 6, || format!("only {typed:?}"))?;
+            for line in typed {
+                // An outside collector is the user's own; without one the run is the same, and says so.
+                in_a_shell(line)?;
+            }
+            Ok(())
+        }),
+        test("readme::the_scenario_file_is_one", || {
+            let folder = tempfile::tempdir()?;
+            let file = folder.path().join("single-owner.toml");
+            std::fs::write(&file, blocks("toml")?.first().ok_or("no scenario in the README")?)?;
+            let ran = run_plain(&["run".as_ref(), file.as_os_str()]);
+            check(ran.exit == 0 && ran.stdout.starts_with("3 calls arrived"), || {
+                format!("{}{}", ran.stdout, ran.stderr)
+            })
+        }),
+        test("readme::every_file_it_names_is_there", || {
+            let text = readme()?;
+            let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+            for link in links.filter(|link| !link.contains("://")) {
+                check(repository().join(link).exists(), || format!("{link} is not there"))?;
+            }
+            Ok(())
+        }),
+        test("readme::the_page_on_tower_names_tests_that_exist", || {
+            let page = std::fs::read_to_string(repository().join("harness/docs/why-not-tower-retry.md"))?;
+            let tests = std::fs::read_to_string(repository().join("services/chassis/tests/why_not_tower_retry.rs"))?;
+            let named: Vec<_> = page
+                .split('`')
+                .filter(|word| word.contains('_') && !word.contains([':', '/', ' ', '.']))
+                .collect();
+            let named: Vec<_> = named.into_iter().filter(|word| word.split('_').count() > 3).collect();
+            check(named.len() >= 4, || format!("the page names {named:?}"))?;
+            for name in named {
+                check(tests.contains(&format!("fn {name}()")), || format!("no test {name}"))?;
+            }
+            Ok(())
+        }),
+    ]
+}
+
+fn readme() -> Result<String, Failed> {
+    Ok(std::fs::read_to_string(repository().join("README.md"))?)
+}
+
+/// The fenced blocks of one language.
+fn blocks(language: &str) -> Result<Vec<String>, Failed> {
+    let text = readme()?;
+    let fenced = text.split("```").skip(1).step_by(2);
+    let of_language = fenced.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n').map(str::to_owned));
+    Ok(of_language.collect())
+}
+
+fn every_command() -> Result<(), Failed> {
+    let blocks = blocks("console")?;
+    let commands: Vec<_> = blocks
+        .iter()
+        .flat_map(|block| block.lines())
+        .filter_map(|line| line.strip_prefix("$ "))
+        .collect();
+    check(commands.len() >= 6, || format!("only {commands:?}"))?;
+    for line in commands {
+        match line {
+            // This very test runs under the second one, and the first builds what is tested here.
+            "cargo run --release" => {
+                let ran = run_plain::<&str>(&[]);
+                check(ran.exit == 0, || format!("{line}: {}", ran.stderr))?;
+            }
+            "cargo test --workspace" => {
+                let ci = std::fs::read_to_string(repository().join(".ci/run"))?;
+                check(ci.lines().any(|ci_line| ci_line == line), || {
+                    format!(".ci/run does not run {line}")
+                })?;
+            }
+            line => in_a_shell(line)?,
+        }
+    }
+    Ok(())
+}
+
+/// Runs a line in a shell, with the program under test in place of the installed one.
+fn in_a_shell(line: &str) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let program = harness();
+    let rest = line
+        .strip_prefix("target/release/harness")
+        .or_else(|| line.strip_prefix("harness"))
+        .ok_or("not our program")?;
+    let mut shell = command::<&str>(&[]);
+    let environment: Vec<_> = shell
+        .get_envs()
+        .map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)))
+        .collect();
+    shell = std::process::Command::new("sh");
+    shell
+        .args(["-c", &format!("'{}'{rest}", program.display())])
+        .current_dir(folder.path());
+    for (name, value) in environment {
+        if value.is_none() {
+            shell.env_remove(name);
+        }
+    }
+    let output = shell.output()?;
+    check(output.status.success(), || {
+        format!("{line}: {}", String::from_utf8_lossy(&output.stderr))
+    })
+}

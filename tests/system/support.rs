@@ -43,7 +43,7 @@ pub fn run<A: AsRef<OsStr>>(arguments: &[A]) -> Ran {
         .arg(&file)
         .output()
         .expect("the program runs");
-    let mut ran = read(output);
+    let mut ran = read(&output);
     ran.json = std::fs::read(&file)
         .ok()
         .map(|bytes| serde_json::from_slice(&bytes).expect("the report is JSON"));
@@ -52,7 +52,7 @@ pub fn run<A: AsRef<OsStr>>(arguments: &[A]) -> Ran {
 
 /// Runs the program with these arguments alone.
 pub fn run_plain<A: AsRef<OsStr>>(arguments: &[A]) -> Ran {
-    read(command(arguments).output().expect("the program runs"))
+    read(&command(arguments).output().expect("the program runs"))
 }
 
 /// The program with these arguments and without what the user's environment may add.
@@ -67,7 +67,7 @@ pub fn command<A: AsRef<OsStr>>(arguments: &[A]) -> Command {
     command
 }
 
-fn read(output: Output) -> Ran {
+fn read(output: &Output) -> Ran {
     Ran {
         exit: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -122,14 +122,12 @@ pub fn test_with(
     name: &str,
     run: impl FnOnce(PathBuf) -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
-    match part {
-        Some(part) => Trial::test(name.to_owned(), move || run(part)),
-        None => {
-            let mut missing = MISSING.lock().expect("no test holds this while it fails");
-            missing.push((format!("{part_name} ({name})"), brings.to_owned()));
-            Trial::test(name.to_owned(), || Ok(())).with_ignored_flag(true)
-        }
+    if let Some(part) = part {
+        return Trial::test(name.to_owned(), move || run(part));
     }
+    let mut missing = MISSING.lock().expect("no test holds this while it fails");
+    missing.push((format!("{part_name} ({name})"), brings.to_owned()));
+    Trial::test(name.to_owned(), || Ok(())).with_ignored_flag(true)
 }
 
 /// The parts that were not found, with the command that brings each.
@@ -137,7 +135,7 @@ pub fn missing_parts() -> Vec<(String, String)> {
     MISSING.lock().expect("no test holds this while it fails").clone()
 }
 
-/// A current_thread runtime, as the program itself uses.
+/// A runtime of one thread, as the program itself uses.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -128,10 +128,10 @@ fn received_at_the_bottom(scenario: &Scenario) -> u64 {
             None
         })
     }
-    fn call(scenario: &Scenario, caller: &Caller, callee: usize, received: &mut u64) -> Option<code::Code> {
+    fn call(scenario: &Scenario, caller: &Caller, position: usize, received: &mut u64) -> Option<code::Code> {
         let mut last = None;
         for _ in 0..caller.retry.attempts {
-            last = arrive(scenario, callee, received);
+            last = arrive(scenario, position, received);
             if !last.is_some_and(|code| caller.retry.retry_on.contains(code)) {
                 break;
             }

@@ -39,6 +39,8 @@ pub struct Port {
     /// attempt with a refusal.
     placeholder: TcpSocket,
     address: SocketAddr,
+    /// Listening since it was bound, when it is to be open: who is told the address can connect at once.
+    listener: Option<TcpListener>,
 }
 
 /// Whether a port accepts connections.
@@ -59,15 +61,20 @@ pub struct BindError {
 }
 
 impl Port {
-    /// Takes an address; port 0 takes a free one.
-    pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
+    /// Takes an address; port 0 takes a free one. It listens from here on when the gate is open.
+    pub fn bind(address: SocketAddr, gate: Gate) -> Result<Self, BindError> {
         let placeholder = bound(address).map_err(|source| BindError { address, source })?;
         let address = placeholder
             .local_addr()
             .map_err(|source| BindError { address, source })?;
-        let port = Self { placeholder, address };
-        // Opened once, so that an address held by somebody else is known before it is announced.
-        port.listen().map_err(|source| BindError { address, source })?;
+        let mut port = Self {
+            placeholder,
+            address,
+            listener: None,
+        };
+        // Opened in any case, so that an address held by somebody else is known before it is announced.
+        let listener = port.listen().map_err(|source| BindError { address, source })?;
+        port.listener = Some(listener).filter(|_| gate == Gate::Open);
         Ok(port)
     }
 
@@ -86,7 +93,7 @@ impl Port {
 
     /// Serves until `stop`, then drains. Accepts while the gate is open; when it closes, every connection is cut.
     pub async fn serve(
-        self,
+        mut self,
         routes: Routes,
         mut gate: watch::Receiver<Gate>,
         counts: Option<Arc<Counts>>,
@@ -98,7 +105,7 @@ impl Port {
         loop {
             let state = { *gate.borrow_and_update() };
             let listener = match state {
-                Gate::Open => Some(self.listen()?),
+                Gate::Open => Some(self.listener.take().map_or_else(|| self.listen(), Ok)?),
                 Gate::Closed => None,
             };
             if state == Gate::Closed {
@@ -213,7 +220,7 @@ mod tests {
     }
 
     fn serve() -> Served {
-        let port = Port::bind(loopback()).unwrap();
+        let port = Port::bind(loopback(), Gate::Open).unwrap();
         let (gate, gated) = watch::channel(Gate::Open);
         let (stop, stopped) = watch::channel(false);
         let address = port.address();
@@ -258,7 +265,7 @@ mod tests {
     async fn a_port_in_use_is_named() {
         let holder = std::net::TcpListener::bind(loopback()).unwrap();
         let address = holder.local_addr().unwrap();
-        let error = Port::bind(address).unwrap_err();
+        let error = Port::bind(address, Gate::Closed).unwrap_err();
         assert!(error.to_string().contains(&address.to_string()));
     }
 

@@ -125,13 +125,14 @@ pub async fn serve(
     let telemetry = Arc::new(Telemetry::start(&config)?);
     let counts = Counts::new(config.records);
     let shop = build(&config, &counts)?;
-    let (service_port, control_port) = (Port::bind(config.listen)?, Port::bind(config.control_listen)?);
-    (config.listen, config.control_listen) = (service_port.address(), control_port.address());
     let gate = if config.fault == Fault::Refuse {
         Gate::Closed
     } else {
         Gate::Open
     };
+    let service_port = Port::bind(config.listen, gate)?;
+    let control_port = Port::bind(config.control_listen, Gate::Open)?;
+    (config.listen, config.control_listen) = (service_port.address(), control_port.address());
     let announcement = Announcement {
         service: config.service.clone(),
         address: config.listen,
@@ -145,16 +146,8 @@ pub async fn serve(
     let service_routes = shop
         .routes
         .add_service(health_service.clone())
-        .add_service(
-            reflection()
-                .build_v1()
-                .expect("the descriptors were compiled with this crate"),
-        )
-        .add_service(
-            reflection()
-                .build_v1alpha()
-                .expect("the descriptors were compiled with this crate"),
-        );
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?);
     let control = Control {
         config: Arc::new(config),
         counts: Arc::clone(&counts),
