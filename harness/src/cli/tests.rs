@@ -418,6 +418,7 @@ fn a_saved_report_is_a_side_and_takes_no_flags() {
 
 #[test]
 fn the_collector_of_opentelemetry_is_used_unless_switched_off() {
+    const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317/");
     let with = |pairs: &'static [(&str, &str)], words: &[&str]| {
         let arguments = [&["harness", "run"], words].concat();
         let get = move |name: &str| {
@@ -432,7 +433,6 @@ fn the_collector_of_opentelemetry_is_used_unless_switched_off() {
             Err(error) => Err(error.text),
         }
     };
-    const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317/");
     assert_eq!(with(&[ENDPOINT], &[]), Ok(Some("http://collector:4317".to_owned())));
     assert_eq!(with(&[ENDPOINT, ("OTEL_SDK_DISABLED", "true")], &[]), Ok(None));
     assert_eq!(with(&[ENDPOINT, ("OTEL_TRACES_EXPORTER", "none")], &[]), Ok(None));

@@ -83,8 +83,8 @@ fn inventory(spans: u64) -> [(String, u64); 1] {
     [("inventory".to_owned(), spans)]
 }
 
-fn forward_to(address: SocketAddr) -> Option<Forward> {
-    Some(Forward::to(&format!("http://{address}")).unwrap())
+fn forward_to(address: SocketAddr) -> Forward {
+    Forward::to(&format!("http://{address}")).unwrap()
 }
 
 #[tokio::test]
@@ -253,7 +253,7 @@ async fn a_dropped_collector_stops() {
 #[tokio::test]
 async fn an_outside_collector_gets_every_span_foreign_ones_too() {
     let outside = Collector::start(RUN, None).unwrap();
-    let collector = Collector::start(RUN, forward_to(outside.address())).unwrap();
+    let collector = Collector::start(RUN, Some(forward_to(outside.address()))).unwrap();
     let mut client = client(&collector).await;
     for batch in batches(20, 500) {
         client.export(batch).await.unwrap();
@@ -290,7 +290,7 @@ async fn an_absent_outside_collector_changes_no_count() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.local_addr().unwrap()
     };
-    let collector = Collector::start(RUN, forward_to(nobody)).unwrap();
+    let collector = Collector::start(RUN, Some(forward_to(nobody))).unwrap();
     let mut client = client(&collector).await;
     for batch in batches(20, 500) {
         client.export(batch).await.unwrap();

@@ -145,7 +145,9 @@ pub(crate) fn scenario(longest: usize, proxies: bool) -> impl Strategy<Value = S
     (chain_line(longest, proxies), layers, any::<bool>(), load()).prop_map(|(line, mut layers, alike, load)| {
         if alike {
             let shared = layers[0].0.clone();
-            layers.iter_mut().for_each(|layer| layer.0 = shared.clone());
+            for layer in &mut layers {
+                layer.0 = shared.clone();
+            }
         }
         let mut layers = layers.into_iter();
         let caller = |hop: &Hop, retry_on, backoff, transport_codes| Caller {

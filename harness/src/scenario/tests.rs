@@ -115,12 +115,13 @@ fn received_at_the_bottom(scenario: &Scenario) -> u64 {
         if let Verdict::FailBefore(code) = verdict {
             return Some(code);
         }
-        let worked = match is_bottom {
-            true => scenario.load.item.is_empty().then_some(code::Code::InvalidArgument),
-            false => call(scenario, &service.caller, position + 1, received).map(|code| match service.on_failure {
+        let worked = if is_bottom {
+            scenario.load.item.is_empty().then_some(code::Code::InvalidArgument)
+        } else {
+            call(scenario, &service.caller, position + 1, received).map(|code| match service.on_failure {
                 OnFailure::Pass => code,
                 OnFailure::Answer(own) => own,
-            }),
+            })
         };
         worked.or(if let Verdict::FailAfter(code) = verdict {
             Some(code)
@@ -231,7 +232,7 @@ fn a_client_with_one_attempt_becomes_an_owner_by_attempts_or_three() {
 #[test]
 fn an_owner_leaves_no_proxy() {
     let scenario = from("client x2*2 > web x3*3 > api x3 > db down", |flags| {
-        flags.owner = Some("web".to_owned())
+        flags.owner = Some("web".to_owned());
     })
     .unwrap();
     assert_eq!(scenario.chain_line(), "client > web x3 > api > db down");
@@ -544,7 +545,8 @@ fn deep_and_wide_files_are_refused_in_no_time() {
     assert!(Scenario::from_toml("deep.toml", &deep).is_err());
     let dotted = format!("{}a = 1", "a.".repeat(50_000));
     assert!(Scenario::from_toml("dotted.toml", &dotted).is_err());
-    let wide: String = (0..50_000).map(|number| format!("[services.s{number}]\n")).collect();
+    let wide: Vec<_> = (0..50_000).map(|number| format!("[services.s{number}]\n")).collect();
+    let wide = wide.concat();
     assert!(
         Scenario::from_toml("wide.toml", &wide)
             .unwrap_err()
