@@ -307,7 +307,7 @@ async fn an_absent_outside_collector_changes_no_count() {
 #[tokio::test]
 async fn an_outside_collector_that_never_answers_changes_no_count_and_holds_nothing_up() {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let collector = Collector::start(RUN, forward_to(silent.local_addr().unwrap())).unwrap();
+    let collector = Collector::start(RUN, Some(forward_to(silent.local_addr().unwrap()))).unwrap();
     let mut client = client(&collector).await;
     for batch in batches(200, 500) {
         client.export(batch).await.unwrap();
