@@ -3,6 +3,7 @@
 use crate::code::Code;
 use bytes::Bytes;
 use http_body::Frame;
+use http_body_util::BodyExt as _;
 use std::{
     future::Future as _,
     pin::Pin,
@@ -59,6 +60,19 @@ impl Recording {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Recorded> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads a request to its end, up to [`REPLAY_LIMIT`] bytes. An answer that overtakes the request makes the library reset the
+/// stream for every piece that still comes, and a connection with many such resets is ended by it.
+pub async fn drain(mut body: Body) {
+    let mut left = REPLAY_LIMIT;
+    while let Some(Ok(frame)) = body.frame().await {
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        match left.checked_sub(length) {
+            Some(less) => left = less,
+            None => return,
+        }
     }
 }
 
@@ -183,7 +197,7 @@ impl<F: FnOnce(Ending)> http_body::Body for Watched<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http_body_util::{BodyExt, StreamBody};
+    use http_body_util::StreamBody;
     use std::sync::mpsc;
 
     fn body(frames: Vec<Frame<Bytes>>) -> Body {

@@ -3,7 +3,7 @@
 
 use super::{Around, Below, ask};
 use crate::{
-    Request, Response,
+    Request, Response, body,
     call::{AttemptPath, Context},
     code::Code,
     fault::{self, Draw, Fault, Scope, Verdict},
@@ -68,7 +68,10 @@ impl Around for FaultLayer {
         let fail = |code| Status::new(code, "the injected fault");
         match self.verdict(path) {
             Verdict::Work => ask(&mut below, request).await,
-            Verdict::FailBefore(code) => fail(code).into_http(),
+            Verdict::FailBefore(code) => {
+                body::drain(request.into_body()).await;
+                fail(code).into_http()
+            }
             Verdict::FailAfter(code) => {
                 let response = ask(&mut below, request).await;
                 match outcome::head(&response) {
