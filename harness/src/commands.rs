@@ -9,6 +9,7 @@ use crate::{
     fleet::this_program,
     forward::Forward,
     output::{self, Target},
+    plan,
     predict::predict,
     render::{
         self, json,
@@ -129,8 +130,14 @@ fn scenarios() -> ExitCode {
         color: cli::ColorChoice::Auto,
         program,
     };
-    show(&text::scenarios(&known, &output.program, style(&output)), &output);
-    ExitCode::SUCCESS
+    let listed = text::scenarios(&known, &output.program, style(&output));
+    match deliver(0, &listed, None, Vec::new, &output) {
+        Ok(exit_code) => ExitCode::from(exit_code),
+        Err(failure) => {
+            complain(&failure.message, &output);
+            ExitCode::from(failure.exit_code)
+        }
+    }
 }
 
 /// 0 when the service serves, 1 when it does not: what a container's health check asks.
@@ -160,6 +167,7 @@ async fn health(address: &str) -> ExitCode {
 
 fn predicted(command: &Predict) -> Result<u8, Failure> {
     let target = target(&command.output)?;
+    plan::check(&command.scenario).map_err(Failure::usage)?;
     let prediction = predict(&command.scenario);
     let shown = text::prediction(&prediction, &command.output.program, style(&command.output));
     deliver(
@@ -175,6 +183,7 @@ async fn measured(command: Run) -> Result<u8, Failure> {
     let target = target(&command.output)?;
     let mut runner = Runner::new(command.max_calls, command.otlp.as_deref(), &command.output)?;
     let report = runner.run(&command.scenario, command.expectations).await?;
+    tell_missed(std::slice::from_ref(&report), target.as_ref(), &command.output);
     let shown = text::run(&report, &command.output.program, style(&command.output));
     deliver(
         report.exit_code(),
@@ -241,6 +250,7 @@ async fn compared(command: Compare) -> Result<u8, Failure> {
         schema: COMPARISON_SCHEMA.to_owned(),
         runs,
     };
+    tell_missed(&comparison.runs, target.as_ref(), &command.output);
     let shown = if comparison.runs.len() > 1 {
         text::comparison(&comparison, &command.output.program, style(&command.output))
     } else {
@@ -409,16 +419,25 @@ fn deliver(
     output: &Output,
 ) -> Result<u8, Failure> {
     if target != Some(&Target::Stdout) {
-        show(shown, output);
+        let unwritten = |error| Failure::not_measured(format!("the result cannot be written to stdout: {error}"));
+        render::print(shown, color(output)).map_err(unwritten)?;
     }
-    let Some(target) = target else { return Ok(exit_code) };
-    output::write(target, &json()).map_err(|error| Failure::not_measured(text::chain(&error)))?;
+    if let Some(target) = target {
+        output::write(target, &json()).map_err(|error| Failure::not_measured(text::chain(&error)))?;
+    }
     Ok(exit_code)
 }
 
-fn show(shown: &str, output: &Output) {
-    if render::print(shown, color(output)).is_err() {
-        complain("the result cannot be written to stdout", output);
+/// With the JSON alone on stdout, a missed expectation is said on stderr: an exit code of 1 needs a reason.
+fn tell_missed(runs: &[Report], target: Option<&Target>, output: &Output) {
+    if target == Some(&Target::Stdout) {
+        for missed in runs
+            .iter()
+            .flat_map(|report| &report.expected)
+            .filter(|expected| !expected.met)
+        {
+            warn(&missed.text, output);
+        }
     }
 }
 

@@ -147,6 +147,8 @@ impl Evidence {
                 count: operations.unfinished,
             });
         }
+        // The cause first: what follows from it reads as noise without it.
+        disturbances.sort_by_key(rank);
         Observation {
             services,
             links,
@@ -360,6 +362,19 @@ fn service_disturbances(totals: &lab::Totals) -> Vec<Disturbance> {
         });
     }
     found
+}
+
+/// Which disturbance explains the others: lower comes first.
+fn rank(disturbance: &Disturbance) -> u8 {
+    match disturbance {
+        Disturbance::Interrupted => 0,
+        Disturbance::ProcessDied { .. } | Disturbance::ProcessStopped { .. } => 1,
+        Disturbance::Unreachable { .. } | Disturbance::TotalsWentBack { .. } => 2,
+        Disturbance::DeadlinePassed { .. } => 3,
+        Disturbance::TransportErrors { .. } | Disturbance::RejectedByTransport { .. } => 4,
+        Disturbance::Unfinished { .. } | Disturbance::NotSent { .. } | Disturbance::NotSettled { .. } => 5,
+        _ => 6,
+    }
 }
 
 fn ratio(numerator: u64, denominator: u64) -> Option<f64> {

@@ -34,6 +34,9 @@ use tokio::{
 const LOOK: Duration = Duration::from_millis(100);
 /// Longest wait for arrivals in flight after the last request has ended.
 const SETTLE: Duration = Duration::from_secs(10);
+/// How long nothing may change before what was sent and not received counts as lost on the way: an attempt that was given up
+/// before it left, for one.
+const UNCHANGED: Duration = Duration::from_millis(500);
 /// Shortest and longest pause between two readings while settling.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// Longest wait for the last spans once every process says that it has exported them.
@@ -112,13 +115,19 @@ impl Observer {
     pub async fn settle(&mut self, fleet: &mut Fleet, labs: &[Lab], client: &Counts, described: &[Config]) {
         self.totals = labs.iter().map(|_| None).collect();
         let began = Instant::now();
+        let mut last_change = began;
         let mut pause = PAUSE.0;
         loop {
             self.look_after(fleet);
             let (changed, silent) = self.read(labs).await;
             self.note_silent(fleet, silent).await;
-            let quiet = !changed && self.is_quiet(labs, client, described);
-            if quiet || began.elapsed() > SETTLE || (!changed && !self.troubled.is_empty()) {
+            if changed {
+                last_change = Instant::now();
+            }
+            let is_idle = self.totals.iter().flatten().all(|totals| totals.in_flight == 0);
+            let is_still = is_idle && last_change.elapsed() > UNCHANGED;
+            let is_quiet = !changed && self.is_quiet(labs, client, described);
+            if is_quiet || is_still || began.elapsed() > SETTLE || (!changed && !self.troubled.is_empty()) {
                 return;
             }
             sleep(pause).await;

@@ -1,6 +1,6 @@
 //! From what the services say of themselves to what the model understands: the only bridge between the two vocabularies.
 
-use crate::scenario::Load;
+use crate::scenario::{Load, Scenario};
 use chassis::{
     config::{Config, OnFailure},
     fault::{At, Fault, Scope},
@@ -57,4 +57,87 @@ fn service(config: &Config) -> model::Service {
 /// A status code by its number.
 pub fn code(code: chassis::code::Code) -> model::Code {
     model::Code(code as i32)
+}
+
+/// Refuses a scenario whose counts the model cannot know.
+///
+/// # Errors
+/// As [`check_waits`].
+pub fn check(scenario: &Scenario) -> Result<(), String> {
+    let mut services = scenario.configs();
+    let client = services.remove(0);
+    let forecast = model::predict(&topology(&client, &services, &scenario.load), model::Draws::Forecast);
+    check_waits(&client, &services, &scenario.load, &forecast)
+}
+
+/// Refuses back-offs that a request's deadline may cut short: the model's clock knows no waits, so its counts would not be
+/// what arrives.
+///
+/// # Errors
+/// A sentence with both times and the way on.
+pub fn check_waits(
+    client: &Config,
+    services: &[Config],
+    load: &Load,
+    forecast: &model::Prediction,
+) -> Result<(), String> {
+    let Some(deadline) = load.deadline else { return Ok(()) };
+    let nobody_retries = forecast.per_request.arrivals_worst <= model::Count::from(services.len() as u64);
+    let longest = std::iter::once(client)
+        .chain(services)
+        .rev()
+        .fold(0.0, |below, caller| waits(caller, below));
+    if nobody_retries || longest <= deadline.as_secs_f64() {
+        return Ok(());
+    }
+    Err(format!(
+        "the back-offs of one request may take {longest:.1} s in all, and its deadline is {}: it would be cut short; shorten \
+         the back-offs, or give it all the time it takes with --deadline none",
+        humantime::format_duration(deadline)
+    ))
+}
+
+/// Seconds that one call of this caller may wait at most, when each attempt waits `below` further down.
+fn waits(caller: &Config, below: f64) -> f64 {
+    let attempts = caller.retry.attempts;
+    let own = |retry| {
+        caller
+            .retry
+            .backoff
+            .map_or(0.0, |backoff| backoff.wait(retry, 1.0).as_secs_f64())
+    };
+    f64::from(attempts) * below + (1..attempts).map(own).sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chassis::policy::{Backoff, Jitter, Policy};
+    use std::time::Duration;
+
+    fn caller(attempts: u32, backoff: Option<Backoff>) -> Config {
+        Config {
+            retry: Policy {
+                attempts,
+                backoff,
+                ..Policy::default()
+            },
+            ..Config::named("caller")
+        }
+    }
+
+    #[test]
+    fn nested_back_offs_add_up() {
+        let (initial, max) = (Duration::from_millis(600), Duration::from_secs(5));
+        let backoff = Some(Backoff {
+            initial,
+            multiplier: 2.0,
+            max,
+            jitter: Jitter::None,
+        });
+        // 0.6 + 1.2, and three times that below two waits of the same kind above.
+        assert!((waits(&caller(3, backoff), 0.0) - 1.8).abs() < 1e-9);
+        assert!((waits(&caller(3, backoff), 1.8) - (3.0 * 1.8 + 1.8)).abs() < 1e-9);
+        assert!(waits(&caller(3, None), 0.0).abs() < 1e-9);
+    }
 }

@@ -24,8 +24,11 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::SystemTime};
 use thiserror::Error;
 use tokio::sync::watch;
 
-/// Most spans that may wait for export in one process.
-const MAX_SPAN_QUEUE: u64 = 1 << 20;
+/// Spans that may wait for export in one process, at least and at most. The queue is laid out when a process starts, so a
+/// small run pays for a small one; the most rides out two seconds of a collector that looks elsewhere.
+const SPAN_QUEUE: (u128, u128) = (2_048, DEFAULT_SPAN_QUEUE as u128);
+/// Spans of one arrival, in the process where it arrives: its own, its call's and its attempts', generously.
+const SPANS_PER_ARRIVAL: u128 = 4;
 
 /// What a run needs besides its scenario.
 pub struct Options {
@@ -173,10 +176,11 @@ impl Plan {
         scenario::check_max_calls(&total.to_string(), exceeds, max_calls).map_err(RunError::Refused)?;
         let worst = at_most(forecast.per_request.arrivals_worst, u128::MAX);
         scenario::check_deadline(worst, scenario.load.deadline).map_err(RunError::Refused)?;
-        // Room for every span a process may make while the collector looks elsewhere.
-        let spans = usize::try_from(at_most(total, MAX_SPAN_QUEUE.into())).unwrap_or(DEFAULT_SPAN_QUEUE);
+        plan::check_waits(&client, &services, &scenario.load, &forecast).map_err(RunError::Refused)?;
+        let spans = at_most(total, SPAN_QUEUE.1).saturating_mul(SPANS_PER_ARRIVAL);
+        let queue = usize::try_from(spans.clamp(SPAN_QUEUE.0, SPAN_QUEUE.1)).unwrap_or(DEFAULT_SPAN_QUEUE);
         for config in services.iter_mut().chain([&mut client]) {
-            config.span_queue = spans.max(DEFAULT_SPAN_QUEUE);
+            config.span_queue = queue;
         }
         let roles = scenario.roles().unwrap_or_default();
         Ok(Self {

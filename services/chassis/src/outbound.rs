@@ -109,7 +109,9 @@ impl tower::Service<Request> for Wire {
             Ok(channel.oneshot(request).await.unwrap_or_else(|error| {
                 let (status, failure) = outcome::of_transport(Box::new(error), codes);
                 let mut response: Response = status.into_http();
-                response.extensions_mut().insert(failure);
+                if let Some(failure) = failure {
+                    response.extensions_mut().insert(failure);
+                }
                 response
             }))
         })

@@ -64,9 +64,9 @@ pub fn of_http_status(status: StatusCode) -> Code {
     }
 }
 
-/// The code of an attempt that the transport failed, and in which way. `raw` gives what tonic would say: lost connections are
+/// The code of an attempt that the transport failed, and in which way; `None` when no way failed but the time ran out. `raw` gives what tonic would say: lost connections are
 /// UNKNOWN or CANCELLED there, own timeouts CANCELLED, where other gRPC libraries say UNAVAILABLE and `DEADLINE_EXCEEDED`.
-pub fn of_transport(error: Box<dyn Error + Send + Sync>, codes: TransportCodes) -> (Status, TransportFailure) {
+pub fn of_transport(error: Box<dyn Error + Send + Sync>, codes: TransportCodes) -> (Status, Option<TransportFailure>) {
     let mut timed_out = false;
     let mut refused = false;
     let mut stream_code = None;
@@ -81,10 +81,10 @@ pub fn of_transport(error: Box<dyn Error + Send + Sync>, codes: TransportCodes) 
         }
         cause = error.source();
     }
-    let failure = if refused {
-        TransportFailure::Refused
-    } else {
-        TransportFailure::Lost
+    let failure = match (timed_out, refused) {
+        (true, _) => None,
+        (false, true) => Some(TransportFailure::Refused),
+        (false, false) => Some(TransportFailure::Lost),
     };
     let text = chain(error.as_ref());
     let given = Status::from_error(error);
@@ -152,9 +152,15 @@ mod tests {
     #[test]
     fn a_lost_connection_is_unavailable_unless_raw_codes_are_asked_for() {
         let (status, failure) = of_transport(refused(), TransportCodes::Normalized);
-        assert_eq!((status.code(), failure), (Code::Unavailable, TransportFailure::Refused));
+        assert_eq!(
+            (status.code(), failure),
+            (Code::Unavailable, Some(TransportFailure::Refused))
+        );
         let (status, failure) = of_transport(lost(), TransportCodes::Normalized);
-        assert_eq!((status.code(), failure), (Code::Unavailable, TransportFailure::Lost));
+        assert_eq!(
+            (status.code(), failure),
+            (Code::Unavailable, Some(TransportFailure::Lost))
+        );
         assert_eq!(of_transport(lost(), TransportCodes::Raw).0.code(), Code::Unknown);
     }
 
