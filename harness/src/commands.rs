@@ -314,6 +314,15 @@ impl<'a> Runner<'a> {
             .map(Forward::to)
             .transpose()
             .map_err(|error| Failure::usage(text::chain(&error)))?;
+        if let Some(forward) = &forward
+            && !std::env::args().any(|argument| argument.starts_with("--otlp"))
+        {
+            let to = sanitize(forward.url());
+            warn(
+                &format!("the traces also go to {to}, as OTEL_EXPORTER_OTLP_ENDPOINT says"),
+                output,
+            );
+        }
         let interrupt = interrupts().map_err(|error| Failure::not_measured(format!("signals: {error}")))?;
         Ok(Self {
             max_calls,

@@ -211,6 +211,16 @@ pub fn tests() -> Vec<Trial> {
                 || ran.stderr.clone(),
             )
         }),
+        test("usage::the_users_collector_gets_the_traces_too_and_it_is_said", || {
+            let output = command(&["run"])
+                .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+                .output()?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            check(
+                output.status.code() == Some(0) && said.contains("OTEL_EXPORTER_OTLP_ENDPOINT"),
+                || said.to_string(),
+            )
+        }),
         test("usage::health_asks_a_service", || {
             let ran = run_plain(&["health", "127.0.0.1:9"]);
             check(ran.exit == 1 && ran.stderr.contains("127.0.0.1:9"), || {
