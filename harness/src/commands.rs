@@ -73,16 +73,41 @@ impl From<RunError> for Failure {
     }
 }
 
+/// What a command has to say.
+struct Answer {
+    exit_code: u8,
+    /// The text for stdout.
+    shown: String,
+    /// The same as JSON, and where it goes.
+    json: Option<(Target, Vec<u8>)>,
+    /// Expectations that were missed, in sentences.
+    missed: Vec<String>,
+}
+
 /// Obeys a command.
 pub fn obey(command: Command) -> ExitCode {
     let (output, obeyed) = match command {
         Command::Service { name, .. } => return service(&name),
-        Command::Health { address } => return on_runtime(health(&address)),
-        Command::Scenarios => return scenarios(),
-        Command::Predict(command) => (command.output.clone(), predicted(&command)),
-        Command::Demo(command) => (command.output.clone(), on_runtime(demo(command))),
-        Command::Run(command) => (command.output.clone(), on_runtime(measured(command))),
-        Command::Compare(command) => (command.output.clone(), on_runtime(compared(command))),
+        Command::Health { address } => return on_runtime(health(&address)).unwrap_or_else(|_| ExitCode::from(1)),
+        Command::Scenarios => {
+            let output = plain();
+            let answered = deliver(scenarios(&output), &output);
+            (output, answered)
+        }
+        Command::Predict(command) => {
+            let output = command.output.clone();
+            let answered = predicted(&command).and_then(|answer| deliver(answer, &output));
+            (output, answered)
+        }
+        Command::Demo(command) => (command.output.clone(), answered(&command.output.clone(), demo(command))),
+        Command::Run(command) => (
+            command.output.clone(),
+            answered(&command.output.clone(), measured(command)),
+        ),
+        Command::Compare(command) => (
+            command.output.clone(),
+            answered(&command.output.clone(), compared(command)),
+        ),
     };
     match obeyed {
         Ok(exit_code) => ExitCode::from(exit_code),
@@ -93,10 +118,23 @@ pub fn obey(command: Command) -> ExitCode {
     }
 }
 
+/// Works, then delivers on a thread of its own: a pipe that nobody reads must not make the program deaf to signals.
+fn answered(output: &Output, work: impl Future<Output = Result<Answer, Failure>>) -> Result<u8, Failure> {
+    let output = output.clone();
+    on_runtime(async move {
+        let answer = work.await?;
+        let delivered = tokio::task::spawn_blocking(move || deliver(answer, &output)).await;
+        delivered.unwrap_or_else(|error| Err(Failure::not_measured(error.to_string())))
+    })?
+}
+
 /// A runtime of one thread: the load shares two cores with the services, and every thread more is a switch more.
-fn on_runtime<T>(work: impl Future<Output = T>) -> T {
+fn on_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let worked = runtime.expect("a process can have one runtime").block_on(async {
+    let runtime = runtime.map_err(|error| Failure::not_measured(format!("no runtime can be started: {error}")))?;
+    let worked = runtime.block_on(async {
+        // Handled, not obeyed: a write beyond a file size limit then fails like one on a full disk.
+        let _too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
         let Ok(second) = second_interrupt() else {
             return Some(work.await);
         };
@@ -106,7 +144,7 @@ fn on_runtime<T>(work: impl Future<Output = T>) -> T {
             () = second => None,
         }
     });
-    worked.unwrap_or_else(|| std::process::exit(LEFT_AT_ONCE))
+    Ok(worked.unwrap_or_else(|| std::process::exit(LEFT_AT_ONCE)))
 }
 
 fn service(name: &str) -> ExitCode {
@@ -119,24 +157,27 @@ fn service(name: &str) -> ExitCode {
     }
 }
 
-fn scenarios() -> ExitCode {
+/// How a command without flags of its own writes.
+fn plain() -> Output {
+    let program = cli::program_name(&std::env::args_os().next().unwrap_or_default());
+    Output {
+        json: None,
+        color: cli::ColorChoice::Auto,
+        program,
+    }
+}
+
+fn scenarios(output: &Output) -> Answer {
     let known: Vec<_> = BUILT_IN
         .iter()
         .map(|built_in| (built_in.name, built_in.about()))
         .collect();
-    let program = cli::program_name(&std::env::args_os().next().unwrap_or_default());
-    let output = Output {
+    let shown = text::scenarios(&known, &output.program, style(output));
+    Answer {
+        exit_code: 0,
+        shown,
         json: None,
-        color: cli::ColorChoice::Auto,
-        program,
-    };
-    let listed = text::scenarios(&known, &output.program, style(&output));
-    match deliver(0, &listed, None, Vec::new, &output) {
-        Ok(exit_code) => ExitCode::from(exit_code),
-        Err(failure) => {
-            complain(&failure.message, &output);
-            ExitCode::from(failure.exit_code)
-        }
+        missed: Vec::new(),
     }
 }
 
@@ -165,36 +206,33 @@ async fn health(address: &str) -> ExitCode {
     ExitCode::from(1)
 }
 
-fn predicted(command: &Predict) -> Result<u8, Failure> {
+fn predicted(command: &Predict) -> Result<Answer, Failure> {
     let target = target(&command.output)?;
     plan::check(&command.scenario).map_err(Failure::usage)?;
     let prediction = predict(&command.scenario);
     let shown = text::prediction(&prediction, &command.output.program, style(&command.output));
-    deliver(
-        0,
-        &shown,
-        target.as_ref(),
-        || json::prediction(&prediction),
-        &command.output,
-    )
+    Ok(Answer {
+        exit_code: 0,
+        shown,
+        json: target.map(|target| (target, json::prediction(&prediction))),
+        missed: Vec::new(),
+    })
 }
 
-async fn measured(command: Run) -> Result<u8, Failure> {
+async fn measured(command: Run) -> Result<Answer, Failure> {
     let target = target(&command.output)?;
     let mut runner = Runner::new(command.max_calls, command.otlp.as_deref(), &command.output)?;
     let report = runner.run(&command.scenario, command.expectations).await?;
-    tell_missed(std::slice::from_ref(&report), target.as_ref(), &command.output);
     let shown = text::run(&report, &command.output.program, style(&command.output));
-    deliver(
-        report.exit_code(),
-        &shown,
-        target.as_ref(),
-        || json::report(&report),
-        &command.output,
-    )
+    Ok(Answer {
+        exit_code: report.exit_code(),
+        shown,
+        json: target.map(|target| (target, json::report(&report))),
+        missed: missed(std::slice::from_ref(&report)),
+    })
 }
 
-async fn demo(command: Demo) -> Result<u8, Failure> {
+async fn demo(command: Demo) -> Result<Answer, Failure> {
     let target = target(&command.output)?;
     let mut runner = Runner::new(
         crate::scenario::DEFAULT_MAX_CALLS,
@@ -216,16 +254,15 @@ async fn demo(command: Demo) -> Result<u8, Failure> {
         [_, _] => text::demo(&comparison, &command.output.program, style(&command.output)),
         runs => each(runs, &command.output),
     };
-    deliver(
-        comparison.exit_code(),
-        &shown,
-        target.as_ref(),
-        || json::comparison(&comparison),
-        &command.output,
-    )
+    Ok(Answer {
+        exit_code: comparison.exit_code(),
+        shown,
+        json: target.map(|target| (target, json::comparison(&comparison))),
+        missed: missed(&comparison.runs),
+    })
 }
 
-async fn compared(command: Compare) -> Result<u8, Failure> {
+async fn compared(command: Compare) -> Result<Answer, Failure> {
     let target = target(&command.output)?;
     // Files first: a report that cannot be read is known before anything runs.
     let mut saved = Vec::new();
@@ -250,19 +287,17 @@ async fn compared(command: Compare) -> Result<u8, Failure> {
         schema: COMPARISON_SCHEMA.to_owned(),
         runs,
     };
-    tell_missed(&comparison.runs, target.as_ref(), &command.output);
     let shown = if comparison.runs.len() > 1 {
         text::comparison(&comparison, &command.output.program, style(&command.output))
     } else {
         each(&comparison.runs, &command.output)
     };
-    deliver(
-        comparison.exit_code(),
-        &shown,
-        target.as_ref(),
-        || json::comparison(&comparison),
-        &command.output,
-    )
+    Ok(Answer {
+        exit_code: comparison.exit_code(),
+        shown,
+        json: target.map(|target| (target, json::comparison(&comparison))),
+        missed: missed(&comparison.runs),
+    })
 }
 
 /// The runs one after another, for a comparison that was cut short.
@@ -420,34 +455,29 @@ fn target(output: &Output) -> Result<Option<Target>, Failure> {
 }
 
 /// Shows the result, then writes the JSON: a full disk must not swallow what was measured.
-fn deliver(
-    exit_code: u8,
-    shown: &str,
-    target: Option<&Target>,
-    json: impl FnOnce() -> Vec<u8>,
-    output: &Output,
-) -> Result<u8, Failure> {
-    if target != Some(&Target::Stdout) {
+fn deliver(answer: Answer, output: &Output) -> Result<u8, Failure> {
+    let json_alone = matches!(answer.json, Some((Target::Stdout, _)));
+    if json_alone {
+        // With the JSON alone on stdout, an exit code of 1 still needs a reason.
+        for missed in &answer.missed {
+            warn(missed, output);
+        }
+    } else {
         let unwritten = |error| Failure::not_measured(format!("the result cannot be written to stdout: {error}"));
-        render::print(shown, color(output)).map_err(unwritten)?;
+        render::print(&answer.shown, color(output)).map_err(unwritten)?;
     }
-    if let Some(target) = target {
-        output::write(target, &json()).map_err(|error| Failure::not_measured(text::chain(&error)))?;
+    if let Some((target, bytes)) = answer.json {
+        output::write(&target, &bytes).map_err(|error| Failure::not_measured(text::chain(&error)))?;
     }
-    Ok(exit_code)
+    Ok(answer.exit_code)
 }
 
-/// With the JSON alone on stdout, a missed expectation is said on stderr: an exit code of 1 needs a reason.
-fn tell_missed(runs: &[Report], target: Option<&Target>, output: &Output) {
-    if target == Some(&Target::Stdout) {
-        for missed in runs
-            .iter()
-            .flat_map(|report| &report.expected)
-            .filter(|expected| !expected.met)
-        {
-            warn(&missed.text, output);
-        }
-    }
+fn missed(runs: &[Report]) -> Vec<String> {
+    let expected = runs.iter().flat_map(|report| &report.expected);
+    expected
+        .filter(|expected| !expected.met)
+        .map(|expected| expected.text.clone())
+        .collect()
 }
 
 fn warn(message: &str, output: &Output) {

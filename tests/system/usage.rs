@@ -131,6 +131,51 @@ pub fn tests() -> Vec<Trial> {
             })?;
             check(ran.stdout.starts_with("27 calls arrived"), || ran.stdout.clone())
         }),
+        test("usage::text_that_cannot_be_written_is_no_success", || {
+            let full = std::fs::OpenOptions::new().write(true).open("/dev/full")?;
+            for arguments in [&["run"][..], &["predict"], &["scenarios"], &[]] {
+                let output = command(arguments)
+                    .stdout(full.try_clone()?)
+                    .stderr(Stdio::piped())
+                    .output()?;
+                let said = String::from_utf8_lossy(&output.stderr);
+                check(output.status.code() == Some(3) && said.contains("stdout"), || {
+                    format!("{arguments:?}: {said}")
+                })?;
+            }
+            Ok(())
+        }),
+        test("usage::a_pipe_that_nobody_reads_does_not_make_it_deaf", || {
+            let folder = tempfile::tempdir()?;
+            let pipe = folder.path().join("pipe");
+            check(
+                std::process::Command::new("mkfifo").arg(&pipe).status()?.success(),
+                || "mkfifo".to_owned(),
+            )?;
+            let mut child = command(&["run", "--json"])
+                .arg(&pipe)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+            // Until it waits for a reader; then twice, as a person would.
+            std::thread::sleep(Duration::from_secs(2));
+            for _ in 0..2 {
+                kill("INT", child.id())?;
+                std::thread::sleep(Duration::from_millis(300));
+            }
+            let deadline = Instant::now() + Duration::from_secs(2);
+            while child.try_wait()?.is_none() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let ended = child.try_wait()?;
+            if ended.is_none() {
+                child.kill()?;
+                child.wait()?;
+            }
+            check(ended.is_some_and(|status| status.code() == Some(130)), || {
+                format!("{ended:?}")
+            })
+        }),
         test("usage::devices_are_written_through", || {
             let ran = run_plain(&["run", "--json", "/dev/null"]);
             check(ran.exit == 0, || ran.stderr.clone())?;

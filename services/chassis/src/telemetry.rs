@@ -91,6 +91,9 @@ impl Telemetry {
             .with_span_limits(SpanLimits::default())
             .with_resource(resource)
             .build();
+        // One handle is never dropped: with the last one the SDK shuts down inline, and on a runtime of one thread that waits
+        // five seconds for a connection that waits for it. Who wants the spans calls `shutdown`.
+        std::mem::forget(provider.clone());
         Ok(Self {
             provider: Some(provider),
         })
