@@ -88,7 +88,8 @@ fn breakable(word: &str, at_most: usize) -> usize {
     at
 }
 
-/// A label in its column, and its sentence beside it.
+/// A label in its column, and its sentence beside it. Labels of figures and commands are in lower case (`requests`,
+/// `repeat it`), those of what we say about them begin with a capital (`Why`, `Look for`).
 pub(super) fn labelled(label: &str, text: &str) -> Vec<String> {
     wrapped(&format!("{label:<LABEL$}"), LABEL, text)
 }
