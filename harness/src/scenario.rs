@@ -125,7 +125,11 @@ pub enum ScenarioError {
     #[error("{0} is larger than 1 MiB; a scenario file is a page of text")]
     TooLarge(String),
     /// No built-in scenario, no file, no chain line.
-    #[error("there is no scenario `{name}`{hint} (built in: {known}; or give a .toml file or 'web x3 > ledger down')")]
+    #[error("there is no scenario `{name}`{}", if hint.is_empty() {
+        format!(" (built in: {known}; or give a .toml file or 'web x3 > ledger down')")
+    } else {
+        format!("{hint} (`scenarios` lists all)")
+    })]
     Unknown {
         /// The name as read.
         name: String,
@@ -135,7 +139,7 @@ pub enum ScenarioError {
         known: String,
     },
     /// A chain line that cannot be read.
-    #[error("the chain line: {0}")]
+    #[error("{}{0}", if .0.to_string().contains("chain line") { "" } else { "the chain line: " })]
     ChainLine(#[from] ChainLineError),
     /// A key that does not exist.
     #[error("{place}: `{key}` is no key of {section}{advice}")]
