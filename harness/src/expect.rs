@@ -101,7 +101,8 @@ pub enum ExpectError {
     },
 }
 
-const FORMS: &str = "inventory=27, inventory<=30, total=40, fails<=0.1%, or 27 for the bottom service (= <= >= < > compare)";
+const FORMS: &str =
+    "inventory=27, inventory<=30, total=40, fails<=0.1%, or 27 for the bottom service (= <= >= < > compare)";
 
 impl Expectation {
     /// Reads an expression for a chain of these services.
@@ -373,7 +374,10 @@ mod tests {
         assert!(judged("fails<=0.1%", &of(1)).0);
         assert_eq!(
             judged("fails<=0.1%", &of(2)),
-            (false, "You expected fails<=0.1%. 2 of 1,000 requests failed.".to_owned())
+            (
+                false,
+                "You expected fails<=0.1%. 2 of 1,000 requests failed.".to_owned()
+            )
         );
         assert!(judged("fails=0.200%", &of(2)).0);
     }

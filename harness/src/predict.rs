@@ -180,7 +180,10 @@ mod tests {
     #[test]
     fn one_edit_is_one_change_and_fewer_edits_come_first() {
         let two = of("web x3 > api x4 > db down", |_| ()).changes;
-        let rows: Vec<_> = two.iter().map(|row| (row.change.as_str(), row.edits.as_str())).collect();
+        let rows: Vec<_> = two
+            .iter()
+            .map(|row| (row.change.as_str(), row.edits.as_str()))
+            .collect();
         assert_eq!(
             rows,
             [("retry at web only", "1 service"), ("retry at api only", "1 service")]

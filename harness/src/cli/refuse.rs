@@ -155,9 +155,7 @@ fn unknown_flag(flag: &str, command: Option<&'static str>, called: &str, program
             text.push_str(if place == others.len() { " and " } else { ", " });
             text.push_str(&format!("`{other}`"));
         }
-        return CliError::refused(format_args!(
-            "`{shown}` is no flag of `{called}`; it belongs to {text}"
-        ));
+        return CliError::refused(format_args!("`{shown}` is no flag of `{called}`; it belongs to {text}"));
     }
     let known = flags(own);
     let candidates = known.iter().map(String::as_str).chain(PLANNED_FLAGS);

@@ -362,7 +362,13 @@ fn overrides(flags: &ScenarioFlags) -> Result<Overrides, CliError> {
 
 fn load(flags: &ScenarioFlags, overrides: &mut Overrides) -> Result<(), CliError> {
     if let Some(text) = &flags.requests {
-        overrides.requests = Some(number("--requests ", text, 1, MAX_REQUESTS, "write a whole number from 1 to 10000000")?);
+        overrides.requests = Some(number(
+            "--requests ",
+            text,
+            1,
+            MAX_REQUESTS,
+            "write a whole number from 1 to 10000000",
+        )?);
     }
     if let Some(text) = &flags.concurrency {
         let right = "write a whole number from 1 to 5000, the requests at once";

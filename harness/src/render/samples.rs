@@ -2,8 +2,8 @@
 
 use crate::report::{
     Advice, Arrival, Bottom, COMPARISON_SCHEMA, Change, Comparison, Count, Expected, Latency, Link, Operations,
-    PREDICTION_SCHEMA, Predicted, PredictedService, PredictedLink, Prediction, PredictionKind, Process, Reason, Receipt, Report,
-    SCHEMA, Sample, Service, ServiceKind, Timing, Tries, Verdict,
+    PREDICTION_SCHEMA, Predicted, PredictedLink, PredictedService, Prediction, PredictionKind, Process, Reason,
+    Receipt, Report, SCHEMA, Sample, Service, ServiceKind, Timing, Tries, Verdict,
 };
 use serde_json::json;
 use std::collections::BTreeMap;

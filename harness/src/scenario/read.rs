@@ -225,7 +225,12 @@ impl LoadKeys {
     fn read(load: &Section<'_>) -> Result<Self, ScenarioError> {
         let mut keys = Self::default();
         if let Some(entry) = load.get("requests") {
-            keys.requests = Some(integer(entry, 1, MAX_REQUESTS, "write a whole number from 1 to 10000000")?);
+            keys.requests = Some(integer(
+                entry,
+                1,
+                MAX_REQUESTS,
+                "write a whole number from 1 to 10000000",
+            )?);
         }
         if let Some(entry) = load.get("concurrency") {
             let number = integer(

@@ -1,7 +1,10 @@
 //! Values that files and flags share: their limits, how they are read, what would be right. Pure.
 
 use super::suggest::did_you_mean;
-use crate::{chain_line::MAX_SERVICES, sanitize::{sanitize, sanitize_message}};
+use crate::{
+    chain_line::MAX_SERVICES,
+    sanitize::{sanitize, sanitize_message},
+};
 use chassis::{code, policy::RetryOn};
 use std::time::Duration;
 

@@ -149,11 +149,18 @@ fn figures_of_any_length_stand_under_their_names() {
     sums.changes[1].bottom = Count::Of(10_u128.pow(14));
     let text = prediction(&sums, "harness", Style::Plain);
     assert!(text.starts_with("1.0e24 calls will arrive at inventory"), "{text}");
-    assert!(text.contains("1.0e24   2 services") && text.contains("100,000,000,000,000   3 services"), "{text}");
+    assert!(
+        text.contains("1.0e24   2 services") && text.contains("100,000,000,000,000   3 services"),
+        "{text}"
+    );
     let lines: Vec<&str> = text.lines().collect();
     let mut seen = 0;
     for pair in lines.windows(2).filter(|pair| pair[0].contains("==>")) {
-        for (name, figure) in samples::SHOP.iter().zip(["1,000,000,000", "1,000,000,000,000", "100,000,000,000,000", "1.0e24"]) {
+        for (name, figure) in
+            samples::SHOP
+                .iter()
+                .zip(["1,000,000,000", "1,000,000,000,000", "100,000,000,000,000", "1.0e24"])
+        {
             if let (Some(name_at), Some(at)) = (pair[0].find(name), pair[1].find(&format!(" {figure}"))) {
                 let (name, figure) = (2 * name_at + name.len(), 2 * (at + 1) + figure.len());
                 assert!(name.abs_diff(figure) <= 1, "{text}");

@@ -202,7 +202,12 @@ fn next(screen: &mut Screen, program: &str) {
         .collect();
     // A command of several lines has no place for a caption.
     let one_line = |lines: &&Vec<String>| lines.len() == 1;
-    let column = offers.iter().filter(one_line).map(|lines| lines[0].len() + 3).max().unwrap_or(0);
+    let column = offers
+        .iter()
+        .filter(one_line)
+        .map(|lines| lines[0].len() + 3)
+        .max()
+        .unwrap_or(0);
     let captions = CAPTIONS.iter().find(|captions| {
         let shown = offers.iter().zip(*captions).filter(|(lines, _)| lines.len() == 1);
         shown.map(|(_, caption)| column + caption.len()).all(|end| end <= WIDTH)

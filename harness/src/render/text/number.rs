@@ -203,11 +203,17 @@ mod tests {
     #[test]
     fn numbers_in_sentences_get_commas_and_names_do_not() {
         for (text, shown) in [
-            ("Requests planned: 20000; started: 96.", "Requests planned: 20,000; started: 96."),
+            (
+                "Requests planned: 20000; started: 96.",
+                "Requests planned: 20,000; started: 96.",
+            ),
             ("inventory died (pid 12345)", "inventory died (pid 12345)"),
             ("`kill -CONT 12345` lets it go on", "`kill -CONT 12345` lets it go on"),
             ("no answer from 127.0.0.1:50051.", "no answer from 127.0.0.1:50051."),
-            ("web-1000 sent 1000 (2000) on port 50051", "web-1000 sent 1,000 (2,000) on port 50051"),
+            (
+                "web-1000 sent 1000 (2000) on port 50051",
+                "web-1000 sent 1,000 (2,000) on port 50051",
+            ),
         ] {
             assert_eq!(in_sentence(text), shown);
         }

@@ -152,10 +152,10 @@ fn no_verdict(report: &Report) -> String {
     if let Some(text) = missing_spans(report) {
         return format!("No verdict. {text}");
     }
-    let why = report
-        .reasons
-        .first()
-        .map_or_else(|| "The evidence is not whole.".to_owned(), |why| number::in_sentence(&sentence(&why.text)));
+    let why = report.reasons.first().map_or_else(
+        || "The evidence is not whole.".to_owned(),
+        |why| number::in_sentence(&sentence(&why.text)),
+    );
     format!("No verdict. {why}")
 }
 
@@ -235,7 +235,9 @@ fn requests(screen: &mut Screen, report: &Report) {
     // `limit` is every retry loop that ran to its end, and no news.
     for link in &report.links {
         // Who makes one attempt anyway retries no code.
-        let once = declared.iter().any(|(name, attempts)| *name == link.from && *attempts <= 1);
+        let once = declared
+            .iter()
+            .any(|(name, attempts)| *name == link.from && *attempts <= 1);
         let refused: Vec<String> = link
             .not_retried
             .iter()

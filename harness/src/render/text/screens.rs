@@ -277,7 +277,10 @@ fn reasons_not_to_retry_are_words_and_only_where_somebody_retries() {
     let mut report = samples::single_owner();
     let reasons = [("limit", 1), ("code", 3), ("cancelled", 2000), ("committed", 1)];
     for link in [1, 3] {
-        report.links[link].not_retried = reasons.iter().map(|(kind, count)| ((*kind).to_owned(), *count)).collect();
+        report.links[link].not_retried = reasons
+            .iter()
+            .map(|(kind, count)| ((*kind).to_owned(), *count))
+            .collect();
     }
     let text = screen_of(&report);
     assert!(
@@ -288,7 +291,9 @@ fn reasons_not_to_retry_are_words_and_only_where_somebody_retries() {
         "{text}"
     );
     assert!(
-        text.contains("\nnot retried   pricing > inventory: 2,000, the caller had left; 1, the answer had\n              begun\n"),
+        text.contains(
+            "\nnot retried   pricing > inventory: 2,000, the caller had left; 1, the answer had\n              begun\n"
+        ),
         "{text}"
     );
 }
@@ -374,7 +379,10 @@ fn one_row_that_needs_a_bar_makes_bars_of_all() {
     let mut report = samples::headline();
     report.services[3].received = Some(81);
     let text = screen_of(&report);
-    let rows: Vec<&str> = text.lines().filter(|line| line.ends_with(" 81") || line.ends_with(" 1")).collect();
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.ends_with(" 81") || line.ends_with(" 1"))
+        .collect();
     assert!(rows.iter().all(|row| row.contains('#')), "{text}");
     assert!(!text.contains("xxx"), "{text}");
 }
