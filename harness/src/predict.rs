@@ -83,7 +83,9 @@ fn tries(scenario: &Scenario) -> Vec<Tries> {
 /// change: where two callers retry, "only this one" is "not the other".
 fn changes(topology: &model::Topology, retrying: &[String]) -> Vec<Change> {
     let mut found: Vec<(report::Count, Vec<String>, Change)> = Vec::new();
-    for change in model::changes(topology) {
+    let mut changes = model::changes(topology);
+    changes.sort_by_key(|change| !matches!(change.kind, model::ChangeKind::OneOwner { .. }));
+    for change in changes {
         let (text, edited) = match change.kind {
             model::ChangeKind::OneOwner { caller } => {
                 let others = retrying.iter().filter(|name| **name != caller).cloned();
@@ -203,7 +205,7 @@ mod tests {
         assert!(exact(&of("per-hop", |_| ())));
         assert!(!exact(&of("flaky", |_| ())));
         let shared = of("per-hop", |flags| {
-            flags.faults = vec![(None, "fail:first=2,scope=process".parse().unwrap())];
+            flags.faults = vec![(None, "fail:first=20,scope=process".parse().unwrap())];
             flags.requests = Some(3);
             flags.concurrency = Some(3);
         });

@@ -258,7 +258,10 @@ fn is_half_a_fault(word: &str) -> bool {
 
 /// A single word that only a chain line has, and that no scenario could have been meant by.
 fn is_stray(word: &str) -> bool {
-    chain_line::is_piece(word) && did_you_mean(word, crate::scenario::BUILT_IN.iter().map(|each| each.name)).is_empty()
+    // A whole line whose first name is `x6` begins like a piece.
+    !word.contains(['>', '\u{2192}', '/'])
+        && chain_line::is_piece(word)
+        && did_you_mean(word, crate::scenario::BUILT_IN.iter().map(|each| each.name)).is_empty()
 }
 
 fn side(word: &str, overrides: &Overrides) -> Result<Side, CliError> {

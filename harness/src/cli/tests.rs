@@ -224,6 +224,7 @@ fn a_random_seed_is_the_same_for_both_sides() {
 
 #[test]
 fn predict_takes_long_chains_and_proxies_and_run_refuses_them_by_name() {
+    assert_eq!(predict(&["x6 x3 > db down"]).chain.services[0].name, "x6");
     assert_eq!(predict(&["--depth", "12"]).chain.services.len(), 13);
     assert_eq!(
         predict(&["web x3*3 > db down"]).chain.services[0]
@@ -391,7 +392,7 @@ fn each_wrong_word_is_refused_with_what_would_be_right() {
             "nosuch.toml cannot be read: there is no such file; give its path",
         ),
         (&["predict", "web"], "there is no scenario `web` (built in"),
-        (&["predict", "web:1"], "error: the chain line has 1 name"),
+        (&["predict", "client > web"], "error: the chain line has 1 name"),
         (&["run", "--expect", "inventory!=5"], "= <= >= < >"),
         (
             &["scenarios", "--json", "-"],

@@ -285,8 +285,8 @@ fn reasons_not_to_retry_are_words_and_only_where_somebody_retries() {
     let text = screen_of(&report);
     assert!(
         text.contains(
-            "\nnot retried   frontend > checkout: 2,000, the caller had left; 3, the code is not\n              \
-             retried; 1, the answer had begun\n"
+            "\nnot retried   frontend > checkout: 2,000, the caller had left; 3, the code is\n              \
+             not retried; 1, the answer had begun\n"
         ),
         "{text}"
     );
