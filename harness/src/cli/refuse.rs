@@ -153,7 +153,9 @@ fn unknown_flag(flag: &str, command: Option<&'static str>, called: &str, program
         let mut text = format!("`{program} {first}`");
         for (place, other) in (1..).zip(others) {
             text.push_str(if place == others.len() { " and " } else { ", " });
-            text.push_str(&format!("`{other}`"));
+            text.push('`');
+            text.push_str(other);
+            text.push('`');
         }
         return CliError::refused(format_args!("`{shown}` is no flag of `{called}`; it belongs to {text}"));
     }

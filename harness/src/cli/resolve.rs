@@ -235,19 +235,19 @@ fn one_source<'a>(words: &'a [String], command: &str) -> Result<Option<&'a str>,
         }
         [one] => Ok(Some(one)),
         many if many.iter().any(|word| chain_line::is_piece(word)) => Err(CliError::refused(QUOTES)),
-        many => match many.iter().find(|word| is_half_a_fault(word)) {
-            Some(half) => Err(CliError::refused(format_args!(
-                "`{0}` is no fault by itself, fail:{0} is; and {QUOTES}",
-                sanitize(half)
-            ))),
-            None => {
-                let shown: Vec<_> = many.iter().map(|word| format!("`{}`", sanitize(word))).collect();
-                Err(CliError::refused(format_args!(
-                    "{command} takes one scenario, and got {}; several go side by side with compare",
-                    shown.join(", ")
-                )))
+        many => {
+            if let Some(half) = many.iter().find(|word| is_half_a_fault(word)) {
+                return Err(CliError::refused(format_args!(
+                    "`{0}` is no fault by itself, fail:{0} is; and {QUOTES}",
+                    sanitize(half)
+                )));
             }
-        },
+            let shown: Vec<_> = many.iter().map(|word| format!("`{}`", sanitize(word))).collect();
+            Err(CliError::refused(format_args!(
+                "{command} takes one scenario, and got {}; several go side by side with compare",
+                shown.join(", ")
+            )))
+        }
     }
 }
 

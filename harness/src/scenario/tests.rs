@@ -374,14 +374,8 @@ fn each_wrong_file_is_refused_with_its_line_and_what_would_be_right() {
         ("attempts = 3", "`attempts` is no key of a scenario"),
         ("requests = 3", "did you mean `load.requests`?"),
         ("[services.pricing]\natempts = 2", "did you mean `retry.attempts`?"),
-        (
-            "[load]\nrequests = 0",
-            "requests = 0: write a whole number from 1 to 10000000",
-        ),
-        (
-            "[load]\nconcurrency = 5001",
-            "concurrency = 5001: write a whole number from 1 to 5000",
-        ),
+        ("[load]\nrequests = 0", "requests = 0: write a whole number"),
+        ("[load]\nconcurrency = 5001", "concurrency = 5001: write a whole"),
         ("[load]\ndeadline = 10", "deadline = 10: write a duration above 0"),
         ("[load]\ndeadline = \"0s\"", "deadline = \"0s\""),
         ("[load]\ndeadline = \"25h\"", "at most 24h"),
