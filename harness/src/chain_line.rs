@@ -373,7 +373,15 @@ impl Segment {
         let fault = match self.fault {
             None => Fault::None,
             Some(fault) => fault.parse().map_err(|error: chassis::fault::FaultError| {
-                let message = sanitize_message(&error.to_string());
+                // `p=0.1` is half of a fault.
+                let message = if format!("fail:{fault}").parse::<Fault>().is_ok() {
+                    sanitize_message(&format!(
+                        "`{fault}` is no fault by itself; did you mean `{} fail:{fault}`?",
+                        self.name
+                    ))
+                } else {
+                    sanitize_message(&error.to_string())
+                };
                 ChainLineError::Fault {
                     name: self.name.clone(),
                     message,

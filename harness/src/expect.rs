@@ -101,7 +101,8 @@ pub enum ExpectError {
     },
 }
 
-const FORMS: &str = "inventory=27, inventory<=30, total=40, fails<=0.1%, or 27 for the bottom service";
+const FORMS: &str =
+    "inventory=27, inventory<=30, total=40, fails<=0.1%, or 27 for the bottom service (= <= >= < > compare)";
 
 impl Expectation {
     /// Reads an expression for a chain of these services.
@@ -127,6 +128,10 @@ impl Expectation {
             Some(name) if services.contains(&name) => Subject::Service(name.to_owned()),
             Some(TOTAL) => Subject::Total,
             Some(FAILS) => Subject::Fails,
+            // `!=`, `~=` and the like.
+            Some(name) if name.ends_with(|last: char| !last.is_alphanumeric() && !matches!(last, '-' | '_' | '.')) => {
+                return Err(ExpectError::Form(shown));
+            }
             Some(name) => {
                 let hint = did_you_mean(name, services.iter().copied().chain([TOTAL, FAILS]));
                 return Err(ExpectError::Unknown {
@@ -199,7 +204,10 @@ impl Expectation {
             return (None, String::new());
         };
         let met = received.map(|received| self.comparison.holds(received.cmp(&expected.into())));
-        let predicted = predicted.map(|text| format!("{text} {} predicted", if text == "1" { "was" } else { "were" }));
+        let predicted = predicted.map(|text| {
+            let were = if text == "1" { "was" } else { "were" };
+            format!("{} {were} predicted", with_commas(text))
+        });
         let found = match (predicted, received) {
             (Some(predicted), Some(received)) => format!("{predicted} and {} arrived.", grouped(received)),
             (None, Some(received)) => format!("{} arrived.", grouped(received)),
@@ -263,6 +271,15 @@ impl Counts {
         let sum = numbers?.into_iter().try_fold(0_u128, u128::checked_add)?;
         (!self.predicted.is_empty()).then(|| grouped(sum))
     }
+}
+
+/// `24 to 3000` as text shows it.
+fn with_commas(text: &str) -> String {
+    let words = text.split(' ').map(|word| match word.parse() {
+        Ok(number) => grouped(number),
+        Err(_) => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn failures(counts: &Counts) -> String {
@@ -357,7 +374,10 @@ mod tests {
         assert!(judged("fails<=0.1%", &of(1)).0);
         assert_eq!(
             judged("fails<=0.1%", &of(2)),
-            (false, "You expected fails<=0.1%. 2 of 1000 requests failed.".to_owned())
+            (
+                false,
+                "You expected fails<=0.1%. 2 of 1,000 requests failed.".to_owned()
+            )
         );
         assert!(judged("fails=0.200%", &of(2)).0);
     }
@@ -392,6 +412,7 @@ mod tests {
             ("inventory", "`inventory` is no whole number"),
             ("inventory=", "write inventory=27"),
             ("inventory=>3", "write inventory=27"),
+            ("inventory!=5", "= <= >= < >"),
             ("inventory=-1", "`-1`"),
             ("inventory=2.5", "`2.5`"),
             ("inventroy=27", "did you mean `inventory`?"),

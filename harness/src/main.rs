@@ -19,10 +19,12 @@ fn run() -> ExitCode {
     match cli::parse(std::env::args_os()) {
         Ok(command) => commands::obey(command),
         Err(said) => {
-            let text = format!("{}\n", said.text.trim_end());
+            let text = said.text.trim_end();
             let _ = if said.exit_code == 0 {
-                render::print(&text, anstream::ColorChoice::Auto)
+                render::print(&format!("{text}\n"), anstream::ColorChoice::Auto)
             } else {
+                let message = text.strip_prefix("error: ").unwrap_or(text);
+                let text = render::text::error(message, render::text::Style::Plain);
                 render::print_error(&text, anstream::ColorChoice::Auto)
             };
             ExitCode::from(said.exit_code)

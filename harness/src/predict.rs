@@ -3,7 +3,7 @@
 use crate::{
     chain_line::proxy_name,
     plan,
-    report::{self, Bottom, Change, PredictedService, Prediction, ServiceKind, Tries},
+    report::{self, Bottom, Change, PredictedLink, PredictedService, Prediction, PredictionKind, ServiceKind, Tries},
     scenario::Scenario,
 };
 use chassis::fault::{Fault, Scope};
@@ -23,6 +23,12 @@ pub fn predict(scenario: &Scenario) -> Prediction {
         },
         predicted: (&service.received).into(),
     });
+    let services: Vec<PredictedService> = services.collect();
+    let links = predicted.links.iter().map(|link| PredictedLink {
+        from: link.from.clone(),
+        to: link.to.clone(),
+        sent: (&link.sent).into(),
+    });
     let per_request = &predicted.per_request;
     let retrying: Vec<_> = topology
         .callers
@@ -35,7 +41,9 @@ pub fn predict(scenario: &Scenario) -> Prediction {
         command: scenario.repeat("predict"),
         chain: scenario.chain_line(),
         scenario: scenario.effective(),
-        services: services.collect(),
+        notes: notes(scenario, &services),
+        services,
+        links: links.collect(),
         bottom: Bottom {
             service: topology
                 .services
@@ -49,11 +57,7 @@ pub fn predict(scenario: &Scenario) -> Prediction {
         },
         tries_per_call: tries(scenario),
         formula: model::formula(&topology),
-        changes: model::changes(&topology)
-            .into_iter()
-            .map(|change| self::change(change, &retrying))
-            .collect(),
-        notes: notes(scenario),
+        changes: changes(&topology, &retrying),
         seed: scenario.load.seed,
     }
 }
@@ -75,30 +79,38 @@ fn tries(scenario: &Scenario) -> Vec<Tries> {
     rows.collect()
 }
 
-fn change(change: model::Change, retrying: &[String]) -> Change {
-    let others = |caller: &str| {
-        retrying
-            .iter()
-            .filter(|name| *name != caller)
-            .cloned()
-            .collect::<Vec<_>>()
-    };
-    let (text, edited, gives_up) = match change.kind {
-        model::ChangeKind::OneOwner { caller } => (format!("retry at {caller} only"), others(&caller), others(&caller)),
-        model::ChangeKind::AttemptsToOne { caller } => {
-            (format!("no retries at {caller}"), vec![caller.clone()], vec![caller])
+/// What each change leaves: the biggest cut first, among equal ones the fewest edits. Two names for one edit are one
+/// change: where two callers retry, "only this one" is "not the other".
+fn changes(topology: &model::Topology, retrying: &[String]) -> Vec<Change> {
+    let mut found: Vec<(report::Count, Vec<String>, Change)> = Vec::new();
+    let mut changes = model::changes(topology);
+    changes.sort_by_key(|change| !matches!(change.kind, model::ChangeKind::OneOwner { .. }));
+    for change in changes {
+        let (text, edited) = match change.kind {
+            model::ChangeKind::OneOwner { caller } => {
+                let others = retrying.iter().filter(|name| **name != caller).cloned();
+                (format!("retry at {caller} only"), others.collect::<Vec<_>>())
+            }
+            model::ChangeKind::AttemptsToOne { caller } => (format!("no retries at {caller}"), vec![caller]),
+        };
+        if found.iter().any(|(_, known, _)| *known == edited) {
+            continue;
         }
-    };
-    Change {
-        change: text,
-        edits: edits(&edited),
-        bottom: change.bottom.into(),
-        gives_up: format!(
-            "retries of failures that only {} {}",
-            listed(&gives_up),
-            if gives_up.len() == 1 { "sees" } else { "see" }
-        ),
+        let bottom = change.bottom.into();
+        let change = Change {
+            change: text,
+            edits: edits(&edited),
+            bottom,
+            gives_up: format!(
+                "retries of failures that only {} {}",
+                listed(&edited),
+                if edited.len() == 1 { "sees" } else { "see" }
+            ),
+        };
+        found.push((bottom, edited, change));
     }
+    found.sort_by_key(|(bottom, edited, _)| (*bottom, edited.len()));
+    found.into_iter().map(|(_, _, change)| change).collect()
 }
 
 /// How many services, proxies and clients are edited.
@@ -125,7 +137,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-fn notes(scenario: &Scenario) -> Vec<String> {
+fn notes(scenario: &Scenario, services: &[PredictedService]) -> Vec<String> {
     let faults: Vec<_> = scenario.chain.services.iter().map(|service| service.fault).collect();
     let drawn = |fault: &Fault| matches!(fault, Fault::Fail(fail) if fail.p.is_some());
     let shared = |fault: &Fault| matches!(fault, Fault::Fail(fail) if fail.scope == Scope::Process);
@@ -134,7 +146,7 @@ fn notes(scenario: &Scenario) -> Vec<String> {
         notes.push(
             "The shares assume independent failures; real ones come in runs, so read them as the best case.".to_owned(),
         );
-    } else {
+    } else if services.iter().all(|row| row.predicted.kind == PredictionKind::Exact) {
         notes.push("Exact: nothing here is left to chance.".to_owned());
     }
     if faults.iter().any(shared) && scenario.load.concurrency > 1 {
@@ -154,4 +166,62 @@ fn notes(scenario: &Scenario) -> Vec<String> {
         ));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Overrides;
+
+    fn of(source: &str, change: impl FnOnce(&mut Overrides)) -> Prediction {
+        let mut overrides = Overrides::default();
+        change(&mut overrides);
+        predict(&Scenario::load(Some(source), &overrides).unwrap())
+    }
+
+    #[test]
+    fn one_edit_is_one_change_and_fewer_edits_come_first() {
+        let two = of("web x3 > api x4 > db down", |_| ()).changes;
+        let rows: Vec<_> = two
+            .iter()
+            .map(|row| (row.change.as_str(), row.edits.as_str()))
+            .collect();
+        assert_eq!(
+            rows,
+            [("retry at web only", "1 service"), ("retry at api only", "1 service")]
+        );
+        assert_eq!(two[0].gives_up, "retries of failures that only api sees");
+
+        // x9 against x3 x3: both leave 9, and one edit is less than two.
+        let three = of("web x9 > api x3 > orders x3 > db down", |_| ()).changes;
+        let nine: Vec<_> = three.iter().filter(|row| row.bottom == report::Count::Of(9)).collect();
+        assert_eq!(nine[0].change, "no retries at web");
+        assert_eq!(nine[1].change, "retry at web only");
+    }
+
+    #[test]
+    fn nothing_is_called_exact_beside_bounds() {
+        let exact = |prediction: &Prediction| prediction.notes.iter().any(|note| note.starts_with("Exact"));
+        assert!(exact(&of("per-hop", |_| ())));
+        assert!(!exact(&of("flaky", |_| ())));
+        let shared = of("per-hop", |flags| {
+            flags.faults = vec![(None, "fail:first=20,scope=process".parse().unwrap())];
+            flags.requests = Some(3);
+            flags.concurrency = Some(3);
+        });
+        assert!(
+            shared
+                .services
+                .iter()
+                .any(|row| row.predicted.kind == PredictionKind::Bounds)
+        );
+        assert!(!exact(&shared));
+    }
+
+    #[test]
+    fn a_closed_port_still_has_a_link_that_carries_27() {
+        let refused = of("refused", |_| ());
+        assert_eq!(refused.links.last().unwrap().sent.max, report::Count::Of(27));
+        assert_eq!(refused.services.last().unwrap().predicted.max, report::Count::Of(0));
+    }
 }

@@ -387,6 +387,8 @@ pub struct Prediction {
     pub scenario: serde_json::Value,
     /// Totals over the run, the top service first.
     pub services: Vec<PredictedService>,
+    /// The links, the client's first.
+    pub links: Vec<PredictedLink>,
     /// The bottom service for one request.
     pub bottom: Bottom,
     /// How often each caller tries one call.
@@ -410,6 +412,17 @@ pub struct PredictedService {
     pub kind: ServiceKind,
     /// What should arrive.
     pub predicted: Predicted,
+}
+
+/// What one link should carry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PredictedLink {
+    /// The caller.
+    pub from: String,
+    /// The callee.
+    pub to: String,
+    /// Attempts that the caller should put on the link, a total over the run.
+    pub sent: Predicted,
 }
 
 /// The bottom service for one request.

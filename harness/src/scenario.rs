@@ -110,6 +110,25 @@ pub struct Load {
     pub seed: u64,
 }
 
+/// Who is told the right name needs no list of all.
+fn way_on(hint: &str, known: &str) -> String {
+    if hint.is_empty() {
+        format!(" (built in: {known}; or give a .toml file or 'web x3 > ledger down')")
+    } else {
+        format!("{hint} (`scenarios` lists all)")
+    }
+}
+
+/// What is wrong with a chain line, which is named once.
+fn of_the_line(error: &ChainLineError) -> String {
+    let text = error.to_string();
+    if text.contains("chain line") {
+        text
+    } else {
+        format!("the chain line: {text}")
+    }
+}
+
 /// Why something is no scenario. Every text is one line and fit for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ScenarioError {
@@ -125,7 +144,7 @@ pub enum ScenarioError {
     #[error("{0} is larger than 1 MiB; a scenario file is a page of text")]
     TooLarge(String),
     /// No built-in scenario, no file, no chain line.
-    #[error("there is no scenario `{name}`{hint} (built in: {known}; or give a .toml file or 'web x3 > ledger down')")]
+    #[error("there is no scenario `{name}`{}", way_on(.hint, .known))]
     Unknown {
         /// The name as read.
         name: String,
@@ -135,7 +154,7 @@ pub enum ScenarioError {
         known: String,
     },
     /// A chain line that cannot be read.
-    #[error("the chain line: {0}")]
+    #[error("{}", of_the_line(.0))]
     ChainLine(#[from] ChainLineError),
     /// A key that does not exist.
     #[error("{place}: `{key}` is no key of {section}{advice}")]

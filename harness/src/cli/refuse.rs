@@ -146,11 +146,18 @@ fn unknown_flag(flag: &str, command: Option<&'static str>, called: &str, program
         .get_subcommands()
         .filter(|command| flags(command).iter().any(|known| known == flag))
         .collect();
-    if let Some(first) = elsewhere.first() {
-        let first = first.get_name();
-        return CliError::refused(format_args!(
-            "`{shown}` is no flag of `{called}`; it belongs to `{program} {first}`"
-        ));
+    // `demo` is what runs without a command: who looks for a home of a flag means another one.
+    let names = elsewhere.iter().map(|command| command.get_name());
+    let homes: Vec<_> = names.filter(|name| *name != "demo" || elsewhere.len() == 1).collect();
+    if let [first, others @ ..] = homes.as_slice() {
+        let mut text = format!("`{program} {first}`");
+        for (place, other) in (1..).zip(others) {
+            text.push_str(if place == others.len() { " and " } else { ", " });
+            text.push('`');
+            text.push_str(other);
+            text.push('`');
+        }
+        return CliError::refused(format_args!("`{shown}` is no flag of `{called}`; it belongs to {text}"));
     }
     let known = flags(own);
     let candidates = known.iter().map(String::as_str).chain(PLANNED_FLAGS);

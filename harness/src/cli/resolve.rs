@@ -227,21 +227,41 @@ fn one_source<'a>(words: &'a [String], command: &str) -> Result<Option<&'a str>,
     match words {
         [] => Ok(None),
         [one] if is_stray(one) => Err(CliError::refused(QUOTES)),
+        [one] if one.to_ascii_lowercase().ends_with(".json") => {
+            let shown = sanitize(one);
+            Err(CliError::refused(format_args!(
+                "{shown} is a saved report, which {command} does not read; compare does: compare {shown} per-hop"
+            )))
+        }
         [one] => Ok(Some(one)),
         many if many.iter().any(|word| chain_line::is_piece(word)) => Err(CliError::refused(QUOTES)),
         many => {
+            if let Some(half) = many.iter().find(|word| is_half_a_fault(word)) {
+                return Err(CliError::refused(format_args!(
+                    "`{0}` is no fault by itself, fail:{0} is; and {QUOTES}",
+                    sanitize(half)
+                )));
+            }
             let shown: Vec<_> = many.iter().map(|word| format!("`{}`", sanitize(word))).collect();
             Err(CliError::refused(format_args!(
-                "{command} takes one scenario, and got {}; several go side by side with compare. If this is a chain line: {QUOTES}",
+                "{command} takes one scenario, and got {}; several go side by side with compare",
                 shown.join(", ")
             )))
         }
     }
 }
 
+/// `p=0.1`: the keys of a `fail` that has lost its name.
+fn is_half_a_fault(word: &str) -> bool {
+    word.contains('=') && format!("fail:{word}").parse::<Fault>().is_ok()
+}
+
 /// A single word that only a chain line has, and that no scenario could have been meant by.
 fn is_stray(word: &str) -> bool {
-    chain_line::is_piece(word) && did_you_mean(word, crate::scenario::BUILT_IN.iter().map(|each| each.name)).is_empty()
+    // A whole line whose first name is `x6` begins like a piece.
+    !word.contains(['>', '\u{2192}', '/'])
+        && chain_line::is_piece(word)
+        && did_you_mean(word, crate::scenario::BUILT_IN.iter().map(|each| each.name)).is_empty()
 }
 
 fn side(word: &str, overrides: &Overrides) -> Result<Side, CliError> {
@@ -345,10 +365,16 @@ fn overrides(flags: &ScenarioFlags) -> Result<Overrides, CliError> {
 
 fn load(flags: &ScenarioFlags, overrides: &mut Overrides) -> Result<(), CliError> {
     if let Some(text) = &flags.requests {
-        overrides.requests = Some(number("--requests ", text, 1, MAX_REQUESTS, "write 1 to 10,000,000")?);
+        overrides.requests = Some(number(
+            "--requests ",
+            text,
+            1,
+            MAX_REQUESTS,
+            "write a whole number from 1 to 10000000",
+        )?);
     }
     if let Some(text) = &flags.concurrency {
-        let right = "write 1 to 5,000, the requests at once";
+        let right = "write a whole number from 1 to 5000, the requests at once";
         overrides.concurrency = Some(small("--concurrency ", text, 1, MAX_CONCURRENCY, right)?);
     }
     if let Some(text) = &flags.item {

@@ -224,6 +224,7 @@ fn a_random_seed_is_the_same_for_both_sides() {
 
 #[test]
 fn predict_takes_long_chains_and_proxies_and_run_refuses_them_by_name() {
+    assert_eq!(predict(&["x6 x3 > db down"]).chain.services[0].name, "x6");
     assert_eq!(predict(&["--depth", "12"]).chain.services.len(), 13);
     assert_eq!(
         predict(&["web x3*3 > db down"]).chain.services[0]
@@ -355,7 +356,10 @@ fn each_wrong_word_is_refused_with_what_would_be_right() {
         (&["run", "no-such-scenario"], "no-such-scenario"),
         (&["run", "--deadline", "soon"], "--deadline soon: write a duration"),
         (&["run", "--deadline", "25h"], "at most 24h"),
-        (&["run", "-n", "0"], "--requests 0: write 1 to 10,000,000"),
+        (
+            &["run", "-n", "0"],
+            "--requests 0: write a whole number from 1 to 10000000",
+        ),
         (&["run", "-c", "5001"], "--concurrency 5001"),
         (&["run", "--seed", "-1"], "--seed -1"),
         (&["run", "--max-calls", "0"], "--max-calls 0"),
@@ -400,6 +404,47 @@ fn each_wrong_word_is_refused_with_what_would_be_right() {
         assert!(text.contains(named), "{words:?}: {text}");
         assert!(!text.contains(crate::sanitize::is_control), "{text}");
     }
+}
+
+#[test]
+fn the_way_on_comes_before_the_list() {
+    for (words, named) in [
+        (
+            &["predict", "per-hop", "transient"][..],
+            "predict takes one scenario, and got `per-hop`, `transient`; several go side by side with compare",
+        ),
+        (&["run", "ledger", "p=0.1"], "fail:p=0.1"),
+        (&["run", "web > ledger p=0.1"], "did you mean `ledger fail:p=0.1`?"),
+        (
+            &["run", "a.json"],
+            "a.json is a saved report, which run does not read; compare does",
+        ),
+        (&["run", "-n", "1e6"], "write a whole number from 1 to 10000000"),
+        (
+            &["run", "per-hpo"],
+            "there is no scenario `per-hpo`; did you mean `per-hop`? (`scenarios`",
+        ),
+        (
+            &["run", "nosuch.toml"],
+            "nosuch.toml cannot be read: there is no such file; give its path",
+        ),
+        (&["predict", "web"], "there is no scenario `web` (built in"),
+        (&["predict", "client > web"], "error: the chain line has 1 name"),
+        (&["run", "--expect", "inventory!=5"], "= <= >= < >"),
+        (
+            &["scenarios", "--json", "-"],
+            "it belongs to `target/release/harness run`, `predict` and `compare`",
+        ),
+        (
+            &["run", "--retry-on", "UNAVAILBLE"],
+            "--retry-on UNAVAILBLE: `UNAVAILBLE` is not a status code; did you mean `UNAVAILABLE`?",
+        ),
+    ] {
+        let text = refused(words);
+        assert!(text.contains(named), "{words:?}: {text}");
+    }
+    let text = refused(&["predict", "per-hop", "transient"]);
+    assert!(!text.contains("redirection"), "{text}");
 }
 
 #[test]

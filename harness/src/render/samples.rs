@@ -2,8 +2,8 @@
 
 use crate::report::{
     Advice, Arrival, Bottom, COMPARISON_SCHEMA, Change, Comparison, Count, Expected, Latency, Link, Operations,
-    PREDICTION_SCHEMA, Predicted, PredictedService, Prediction, PredictionKind, Process, Reason, Receipt, Report,
-    SCHEMA, Sample, Service, ServiceKind, Timing, Tries, Verdict,
+    PREDICTION_SCHEMA, Predicted, PredictedLink, PredictedService, Prediction, PredictionKind, Process, Reason,
+    Receipt, Report, SCHEMA, Sample, Service, ServiceKind, Timing, Tries, Verdict,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -380,6 +380,15 @@ pub(crate) fn prediction() -> Prediction {
                 service: row.service.clone(),
                 kind: row.kind,
                 predicted: row.predicted.clone(),
+            })
+            .collect(),
+        links: report
+            .links
+            .iter()
+            .map(|link| PredictedLink {
+                from: link.from.clone(),
+                to: link.to.clone(),
+                sent: exact(link.sent.unwrap_or(0)),
             })
             .collect(),
         bottom: Bottom {

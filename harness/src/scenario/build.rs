@@ -134,7 +134,12 @@ fn file_text(path: &Path) -> Result<String, ScenarioError> {
             reason,
         }
     };
-    let size = std::fs::metadata(path).map_err(|error| unreadable(&error))?;
+    let size = std::fs::metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            unreadable(&"there is no such file; give its path from here, or a name that `scenarios` lists")
+        }
+        _ => unreadable(&error),
+    })?;
     if size.is_dir() {
         return Err(unreadable(&"it is a folder"));
     }

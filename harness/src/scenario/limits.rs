@@ -83,12 +83,9 @@ fn display(count: u128) -> String {
     }
 }
 
-/// A number as text shows it: commas from five digits on.
+/// A number as text shows it: groups of three.
 pub(crate) fn grouped(number: u128) -> String {
     let digits = number.to_string();
-    if digits.len() < 5 {
-        return digits;
-    }
     let mut shown = String::with_capacity(digits.len() * 4 / 3);
     for (position, digit) in digits.chars().enumerate() {
         if position > 0 && (digits.len() - position).is_multiple_of(3) {
@@ -109,7 +106,7 @@ mod tests {
         assert_eq!(check_deadline(1_000, second), Ok(()));
         let error = check_deadline(1_001, second).unwrap_err();
         assert!(
-            error.contains("1001 arrivals") && error.contains("--deadline none"),
+            error.contains("1,001 arrivals") && error.contains("--deadline none"),
             "{error}"
         );
         assert_eq!(check_deadline(u128::MAX, None), Ok(()));
@@ -143,8 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_get_commas_from_five_digits_on() {
+    fn numbers_get_commas() {
         let shown: Vec<_> = [0, 9_999, 10_000, 1_234_567].map(grouped).to_vec();
-        assert_eq!(shown, ["0", "9999", "10,000", "1,234,567"]);
+        assert_eq!(shown, ["0", "9,999", "10,000", "1,234,567"]);
     }
 }

@@ -225,14 +225,19 @@ impl LoadKeys {
     fn read(load: &Section<'_>) -> Result<Self, ScenarioError> {
         let mut keys = Self::default();
         if let Some(entry) = load.get("requests") {
-            keys.requests = Some(integer(entry, 1, MAX_REQUESTS, "write 1 to 10,000,000")?);
+            keys.requests = Some(integer(
+                entry,
+                1,
+                MAX_REQUESTS,
+                "write a whole number from 1 to 10000000",
+            )?);
         }
         if let Some(entry) = load.get("concurrency") {
             let number = integer(
                 entry,
                 1,
                 MAX_CONCURRENCY.into(),
-                "write 1 to 5,000, the requests at once",
+                "write a whole number from 1 to 5000, the requests at once",
             )?;
             keys.concurrency = u32::try_from(number).ok();
         }

@@ -1,7 +1,10 @@
 //! Values that files and flags share: their limits, how they are read, what would be right. Pure.
 
 use super::suggest::did_you_mean;
-use crate::{chain_line::MAX_SERVICES, sanitize::sanitize_message};
+use crate::{
+    chain_line::MAX_SERVICES,
+    sanitize::{sanitize, sanitize_message},
+};
 use chassis::{code, policy::RetryOn};
 use std::time::Duration;
 
@@ -83,6 +86,12 @@ pub(crate) fn parse_retry_on(text: &str) -> Result<RetryOn, String> {
             .find(|name| code::parse_failure(name).is_err())
             .unwrap_or(text);
         let candidates = code::failure_names().chain(["any"]);
-        sanitize_message(&format!("{error}{}", did_you_mean(stranger, candidates)))
+        let hint = did_you_mean(stranger, candidates);
+        // Who is told the right name needs no list of all.
+        sanitize_message(&if hint.is_empty() {
+            error.to_string()
+        } else {
+            format!("`{}` is not a status code{hint}", sanitize(stranger))
+        })
     })
 }

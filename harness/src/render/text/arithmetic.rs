@@ -57,16 +57,118 @@ fn the_arithmetic_in_the_right_words() {
 
     sums.chain = "frontend > checkout > pricing > inventory refuse".to_owned();
     sums.services[3].predicted = samples::exact(0);
+    assert!(
+        prediction(&sums, "harness", Style::Plain).starts_with(
+            "27 calls will be sent to inventory for 1 request, and none will arrive: its port\nis closed."
+        ),
+        "{}",
+        prediction(&sums, "harness", Style::Plain)
+    );
+    sums.links[3].sent = samples::exact(1);
     assert_eq!(
         first(&sums),
-        "0 calls will arrive at inventory for 1 request, its port is closed."
+        "1 call will be sent to inventory for 1 request, and it will not arrive: its port"
     );
 
+    sums.links[3].sent = samples::exact(0);
     sums.scenario = json!({"services": {"pricing": {"fault": "fail:p=0.1"}}});
     assert_eq!(
         first(&sums),
         "0 calls will arrive at inventory for 1 request with the faults as set."
     );
+}
+
+#[test]
+fn the_arithmetic_of_what_is_invalid_or_done_in_vain() {
+    let headline = |sums: &crate::report::Prediction| {
+        let text = prediction(sums, "harness", Style::Plain);
+        text.split("\n\n").next().unwrap().replace('\n', " ")
+    };
+    let mut sums = samples::prediction();
+    sums.formula = "27".to_owned();
+    sums.chain = "frontend > checkout > pricing > inventory fail:at=after".to_owned();
+    assert_eq!(
+        headline(&sums),
+        "27 calls will arrive at inventory for 1 request if it does the work and then fails."
+    );
+    sums.chain = "frontend > checkout > pricing > inventory fail:code=INTERNAL".to_owned();
+    assert_eq!(
+        headline(&sums),
+        "27 calls will arrive at inventory for 1 request if it answers INTERNAL."
+    );
+
+    sums.chain = "frontend > checkout > pricing > inventory".to_owned();
+    let policy = |codes: serde_json::Value| {
+        json!({
+            "load": {"item": ""},
+            "services": {"pricing": {"retry": {"retry_on": codes}}, "inventory": {"fault": "none"}},
+        })
+    };
+    sums.scenario = policy(json!("any"));
+    assert_eq!(
+        headline(&sums),
+        "27 calls will arrive at inventory for 1 request: it is invalid, and every code is retried."
+    );
+    sums.scenario = policy(json!(["INVALID_ARGUMENT"]));
+    assert_eq!(
+        headline(&sums),
+        "27 calls will arrive at inventory for 1 request: it is invalid, and it is tried again all the same."
+    );
+    sums.services[3].predicted = samples::exact(1);
+    sums.scenario = policy(json!(["UNAVAILABLE"]));
+    assert_eq!(
+        headline(&sums),
+        "1 call will arrive at inventory for 1 request: it is invalid, and nobody tries it again."
+    );
+}
+
+#[test]
+fn what_a_change_leaves_is_the_worst_case_under_chance() {
+    let mut sums = samples::prediction();
+    for row in &mut sums.services {
+        row.predicted.kind = PredictionKind::Statistical;
+    }
+    let text = prediction(&sums, "harness", Style::Plain);
+    assert!(
+        text.contains(
+            "\nWhat to change, biggest cut first   at inventory, at most   you edit\n  \
+             retry at frontend only                                3   2 services\n"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn figures_of_any_length_stand_under_their_names() {
+    let mut sums = samples::prediction();
+    for (row, power) in sums.services.iter_mut().zip([9, 12, 14, 24]) {
+        row.predicted.min = Count::Of(10_u128.pow(power));
+        row.predicted.max = row.predicted.min;
+    }
+    sums.changes[0].bottom = Count::Of(10_u128.pow(24));
+    sums.changes[1].bottom = Count::Of(10_u128.pow(14));
+    let text = prediction(&sums, "harness", Style::Plain);
+    assert!(text.starts_with("1.0e24 calls will arrive at inventory"), "{text}");
+    assert!(
+        text.contains("1.0e24   2 services") && text.contains("100,000,000,000,000   3 services"),
+        "{text}"
+    );
+    let lines: Vec<&str> = text.lines().collect();
+    let mut seen = 0;
+    for pair in lines.windows(2).filter(|pair| pair[0].contains("==>")) {
+        for (name, figure) in
+            samples::SHOP
+                .iter()
+                .zip(["1,000,000,000", "1,000,000,000,000", "100,000,000,000,000", "1.0e24"])
+        {
+            if let (Some(name_at), Some(at)) = (pair[0].find(name), pair[1].find(&format!(" {figure}"))) {
+                let (name, figure) = (2 * name_at + name.len(), 2 * (at + 1) + figure.len());
+                assert!(name.abs_diff(figure) <= 1, "{text}");
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(seen, 4, "{text}");
 }
 
 #[test]

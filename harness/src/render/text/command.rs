@@ -9,20 +9,34 @@ const INDENT: usize = 4;
 /// A command line behind `prefix`: the shell reads the lines together as the same words. Words with anything but
 /// printable ASCII are written `$'\u00e9'`, as bash, zsh and ksh read it.
 pub(super) fn wrapped(prefix: &str, program: &str, command: &str) -> Vec<String> {
-    let indent = " ".repeat(INDENT);
-    let mut lines = Vec::new();
-    let mut line = prefix.to_owned();
-    let mut empty = true;
     let program = Word {
         typed: plain_or_quoted(program),
         value: program.to_owned(),
     };
-    let mut words = std::iter::once(program).chain(words(command)).peekable();
+    laid_out(prefix, std::iter::once(program).chain(words(command)))
+}
+
+/// [`wrapped`] without a program: what stands behind it.
+pub(super) fn bare(prefix: &str, command: &str) -> Vec<String> {
+    laid_out(prefix, words(command).into_iter())
+}
+
+/// How many words a shell reads.
+pub(super) fn count(command: &str) -> usize {
+    words(command).len()
+}
+
+fn laid_out(prefix: &str, words: impl Iterator<Item = Word>) -> Vec<String> {
+    let indent = " ".repeat(INDENT);
+    let mut lines = Vec::new();
+    let mut line = prefix.to_owned();
+    let mut empty = true;
+    let mut words = words.peekable();
     while let Some(word) = words.next() {
         // A flag and its value stay together; two columns stay free for the backslash.
         let value = words
             .peek()
-            .filter(|next| word.typed.starts_with("--") && !next.typed.starts_with('-'));
+            .filter(|next| word.typed.starts_with('-') && !next.typed.starts_with('-'));
         let both = word.typed.len() + value.map_or(0, |value| 1 + value.typed.len());
         let needed = if both + indent.len() <= WIDTH - 2 {
             both
@@ -168,7 +182,32 @@ mod tests {
             wrapped("repeat it     ", "harness", command),
             [
                 "repeat it     harness run per-hop --fault inventory=fail:first=2 \\",
-                "                --requests 1000 --concurrency 50 --seed 27"
+                "    --requests 1000 --concurrency 50 --seed 27"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_flag_and_its_value_share_a_line() {
+        // `-n` alone would fit the first line.
+        let command = format!("run --item {} -n 1000", "y".repeat(42));
+        assert_eq!(
+            wrapped("repeat it     ", "harness", &command),
+            [
+                format!("repeat it     harness run --item {} \\", "y".repeat(42)),
+                "    -n 1000".to_owned()
+            ]
+        );
+    }
+
+    #[test]
+    fn a_chain_line_that_fits_a_line_is_never_cut() {
+        let line = format!("'{} > {} > db down'", "a".repeat(30), "b".repeat(20));
+        assert_eq!(
+            wrapped("repeat it     ", "/opt/harness", &format!("run {line} -n 1000")),
+            [
+                "repeat it     /opt/harness run \\".to_owned(),
+                format!("    {line} -n 1000")
             ]
         );
     }

@@ -12,14 +12,7 @@ pub fn comparison(comparison: &Comparison, program: &str, style: Style) -> Strin
     screen.headline(&headline(&comparison.runs), style);
     screen.gap();
     for (place, report) in comparison.runs.iter().enumerate() {
-        let first = format!("{:<4}", place + 1);
-        let name = name(report);
-        let text = if name.is_empty() {
-            shown(&report.chain)
-        } else {
-            format!("{name}: {}", shown(&report.chain))
-        };
-        screen.lines(words::wrapped(&first, 4, &text));
+        screen.lines(side(&format!("{:<4}", place + 1), report));
     }
     screen.gap();
     let first = comparison.runs.first().and_then(bottom);
@@ -36,10 +29,7 @@ pub fn comparison(comparison: &Comparison, program: &str, style: Style) -> Strin
             screen.lines(words::labelled(&format!("run {}", place + 1), &run::headline(report)));
         }
         for expected in report.expected.iter().filter(|expected| !expected.met) {
-            screen.lines(words::labelled(
-                &format!("run {}", place + 1),
-                &words::sentence(&expected.text),
-            ));
+            screen.lines(run::expectation(expected, &format!("run {}: ", place + 1), style));
         }
     }
     let mut lines = Vec::new();
@@ -50,6 +40,24 @@ pub fn comparison(comparison: &Comparison, program: &str, style: Style) -> Strin
     run::end_with_exit(&mut lines, comparison.exit_code());
     screen.lines(lines);
     screen.finish()
+}
+
+/// What a run was: its name and chain line where these say it all, otherwise what repeats it.
+fn side(first: &str, report: &Report) -> Vec<String> {
+    let typed = report.command.strip_prefix("run ").unwrap_or_default();
+    let typed = typed.split(" --expect").next().unwrap_or_default();
+    if !typed.starts_with('-') && command::count(typed) > 1 {
+        return command::bare(first, typed);
+    }
+    let chain = shown(&report.chain);
+    let name = name(report);
+    // A chain line of the user's own has no name worth a word.
+    let text = if name.is_empty() || typed.starts_with('\'') {
+        chain
+    } else {
+        format!("{name}: {chain}")
+    };
+    words::wrapped(first, first.len(), &text)
 }
 
 fn name(report: &Report) -> String {

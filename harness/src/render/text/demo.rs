@@ -31,7 +31,7 @@ pub fn demo(comparison: &Comparison, program: &str, style: Style) -> String {
         // The first line is that of the worse run; what it rests on stands here.
         screen.lines(words::labelled(label, &run::headline(report)));
         for reason in &report.reasons {
-            screen.lines(words::labelled("", &sentence(&reason.text)));
+            screen.lines(words::labelled("", &number::in_sentence(&sentence(&reason.text))));
         }
     }
     screen.gap();
@@ -183,22 +183,38 @@ fn sides(every: &Report, one: &Report, owner: &str) -> Vec<String> {
     lines
 }
 
+/// What to type next, with captions that stand under each other.
 fn next(screen: &mut Screen, program: &str) {
-    let offers = [
-        ("predict 'web x3 > api x3 > db down'", ["your chain", "your chain"]),
-        (
-            "run --fault fail:first=2",
-            ["it recovers on the third try", "it recovers on try 3"],
-        ),
-        ("scenarios", ["all built-in ones", "all built-in ones"]),
+    const COMMANDS: [&str; 3] = [
+        "predict 'web x3 > api x3 > db down'",
+        "run --fault fail:first=2",
+        "scenarios",
     ];
-    for (place, (command, what)) in offers.into_iter().enumerate() {
-        let mut lines = command::wrapped(if place == 0 { "next    " } else { "        " }, program, command);
-        if let [line] = lines.as_mut_slice()
-            && let Some(what) = what.iter().find(|what| line.len() + 3 + what.len() <= WIDTH)
-        {
-            line.push_str("   ");
-            line.push_str(what);
+    const CAPTIONS: [[&str; 3]; 3] = [
+        ["your chain", "it recovers on the third try", "all built-in ones"],
+        ["your chain", "it recovers on try 3", "all built-in ones"],
+        ["your chain", "it recovers", "all of them"],
+    ];
+    let first = |place: usize| if place == 0 { "next    " } else { "        " };
+    let offers: Vec<Vec<String>> = (0..)
+        .zip(COMMANDS)
+        .map(|(place, command)| command::wrapped(first(place), program, command))
+        .collect();
+    // A command of several lines has no place for a caption.
+    let one_line = |lines: &&Vec<String>| lines.len() == 1;
+    let column = offers
+        .iter()
+        .filter(one_line)
+        .map(|lines| lines[0].len() + 3)
+        .max()
+        .unwrap_or(0);
+    let captions = CAPTIONS.iter().find(|captions| {
+        let shown = offers.iter().zip(*captions).filter(|(lines, _)| lines.len() == 1);
+        shown.map(|(_, caption)| column + caption.len()).all(|end| end <= WIDTH)
+    });
+    for (place, mut lines) in offers.into_iter().enumerate() {
+        if let ([line], Some(captions)) = (lines.as_mut_slice(), captions) {
+            *line = format!("{line:<column$}{}", captions[place]);
         }
         screen.lines(lines);
     }

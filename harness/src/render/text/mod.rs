@@ -132,7 +132,7 @@ fn stated(word: &str, message: &str, style: Style) -> String {
         } else {
             " ".repeat(indent)
         };
-        let line = shown(line);
+        let line = words::message(line);
         // A line that fits keeps its blanks: a caret below a line of TOML points at something.
         let lines = if indent + line.len() <= words::WIDTH {
             vec![format!("{first}{line}")]
@@ -197,6 +197,17 @@ error: scenario.toml:3: attempts is 0
             );
             assert!(!line.trim_start().starts_with("::"), "{line}");
         }
+    }
+
+    #[test]
+    fn a_long_refusal_is_wrapped_and_not_cut() {
+        let list = "single-owner-checkout, ".repeat(20);
+        let text = error(
+            &format!("there is no scenario `p` (built in: {list}the last)"),
+            Style::Plain,
+        );
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert!(text.ends_with("the last)\n"), "{text}");
     }
 
     #[test]

@@ -18,12 +18,47 @@ pub(super) fn whole(number: impl Into<u128>) -> String {
     text
 }
 
-/// A count in full, or the words for one beyond all.
+/// A count: in full up to fifteen digits, `1.0e24` above, or the words for one beyond all.
 pub(super) fn count(count: Count) -> String {
     match count {
-        Count::Of(number) => whole(number),
+        Count::Of(number) if number < 1_000_000_000_000_000 => whole(number),
+        Count::Of(number) => format!("{:.1e}", number as f64),
         Count::Beyond => crate::report::BEYOND.to_owned(),
     }
+}
+
+/// A count with its noun.
+pub(super) fn counted(number: Count, noun: &str) -> String {
+    let plural = if number == Count::Of(1) { "" } else { "s" };
+    format!("{} {noun}{plural}", count(number))
+}
+
+/// A sentence whose numbers of four and more digits get commas. What names a thing stays as it is: ports, addresses,
+/// process numbers, parts of words.
+pub(super) fn in_sentence(text: &str) -> String {
+    const NAMES: [&str; 5] = ["pid", "process", "port", "signal", "-CONT"];
+    let mut out = String::with_capacity(text.len() + 8);
+    let mut before = "";
+    for (place, word) in text.split(' ').enumerate() {
+        if place > 0 {
+            out.push(' ');
+        }
+        let start = word.find(|letter: char| letter != '(').unwrap_or(word.len());
+        let digits = word[start..].bytes().take_while(u8::is_ascii_digit).count();
+        let (number, rest) = word[start..].split_at(digits);
+        let ends = matches!(rest, "" | "." | "," | ";" | ":" | ")" | ")." | ");" | "?" | "!");
+        let plain = digits >= 4 && ends && !NAMES.contains(&before.trim_start_matches('('));
+        match number.parse::<u128>() {
+            Ok(value) if plain && !number.starts_with('0') => {
+                out.push_str(&word[..start]);
+                out.push_str(&whole(value));
+                out.push_str(rest);
+            }
+            _ => out.push_str(word),
+        }
+        before = word;
+    }
+    out
 }
 
 /// A count for a table: in full up to ten digits, `7.63e12` above.
@@ -159,6 +194,29 @@ mod tests {
         assert_eq!(whole(u64::MAX), "18,446,744,073,709,551,615");
         assert_eq!(count(Count::Of(1_000_000)), "1,000,000");
         assert_eq!(count(Count::Beyond), "more than 3.4e38");
+        assert_eq!(count(Count::Of(999_999_999_999_999)), "999,999,999,999,999");
+        assert_eq!(count(Count::Of(10_u128.pow(24))), "1.0e24");
+        assert_eq!(counted(Count::Of(1), "call"), "1 call");
+        assert_eq!(counted(Count::Beyond, "call"), "more than 3.4e38 calls");
+    }
+
+    #[test]
+    fn numbers_in_sentences_get_commas_and_names_do_not() {
+        for (text, shown) in [
+            (
+                "Requests planned: 20000; started: 96.",
+                "Requests planned: 20,000; started: 96.",
+            ),
+            ("inventory died (pid 12345)", "inventory died (pid 12345)"),
+            ("`kill -CONT 12345` lets it go on", "`kill -CONT 12345` lets it go on"),
+            ("no answer from 127.0.0.1:50051.", "no answer from 127.0.0.1:50051."),
+            (
+                "web-1000 sent 1000 (2000) on port 50051",
+                "web-1000 sent 1,000 (2,000) on port 50051",
+            ),
+        ] {
+            assert_eq!(in_sentence(text), shown);
+        }
     }
 
     #[test]

@@ -44,7 +44,12 @@ pub(super) fn rows(report: &Report) -> Vec<Row> {
         .map(|row| marks(report, &row.service, row.received))
         .collect();
     let most = report.services.iter().filter_map(|row| row.received).max().unwrap_or(0);
-    let letters = marks.iter().flatten().map(String::len).max().unwrap_or(0) as u128;
+    // Letters and bars have no scale in common: one row that needs a bar makes bars of all.
+    let bars = report
+        .services
+        .iter()
+        .zip(&marks)
+        .any(|(row, marks)| marks.is_none() && row.received.is_some_and(|received| received > 0));
     report
         .services
         .iter()
@@ -54,8 +59,8 @@ pub(super) fn rows(report: &Report) -> Vec<Row> {
             let content = match (marks, row.received, sent_to(report, &row.service)) {
                 (_, None, _) => "(its count could not be read)".to_owned(),
                 (_, Some(0), Some(sent)) if sent > 0 => format!("({} sent, none arrived)", number::whole(sent)),
-                (Some(marks), ..) => marks,
-                _ => bar(received.into(), most.into(), letters),
+                (Some(marks), ..) if !bars => marks,
+                _ => bar(received.into(), most.into()),
             };
             Row {
                 service: row.service.clone(),
@@ -142,13 +147,12 @@ fn steps(path: &str) -> Vec<u64> {
         .collect()
 }
 
-/// A bar as long as its share of the largest, and longer than any row of letters beside it.
-fn bar(number: u128, largest: u128, letters: u128) -> String {
+/// A bar as long as its share of the largest.
+fn bar(number: u128, largest: u128) -> String {
     if number == 0 || largest == 0 {
         return String::new();
     }
-    let least = if letters == 0 { 0 } else { letters + 1 };
-    let length = (least + (BAR.saturating_sub(least) * number + largest / 2) / largest).clamp(1, BAR.max(least));
+    let length = ((BAR * number + largest / 2) / largest).clamp(1, BAR);
     "#".repeat(usize::try_from(length).unwrap_or(1))
 }
 
@@ -190,18 +194,27 @@ pub(super) fn chain(nodes: &[Node], arrows: &[String]) -> Vec<String> {
             arrows.get(place - 1).map_or("--->", String::as_str)
         };
         let put = |above: &mut String, below: &mut String| {
+            let middle = |start: usize| (start + start + name.len()).saturating_sub(node.under.len()) / 2;
             if !arrow.is_empty() {
                 if !above.is_empty() {
                     above.push(' ');
                 }
-                above.push_str(arrow);
+                // A figure stays in the middle under its name: where figures would meet, the arrow is longer.
+                let (shaft, point) = arrow.split_at(arrow.len() - 1);
+                above.push_str(shaft);
+                let least = if below.is_empty() { 0 } else { below.len() + 2 };
+                let start = above.len() + point.len() + 1;
+                if !node.under.is_empty() {
+                    let more = least.saturating_sub(middle(start));
+                    above.push_str(&shaft[shaft.len().saturating_sub(1)..].repeat(more));
+                }
+                above.push_str(point);
                 above.push(' ');
             }
             let start = above.len();
             above.push_str(&name);
             if !node.under.is_empty() {
-                let middle = (start + start + name.len()).saturating_sub(node.under.len()) / 2;
-                let at = middle.max(below.len() + usize::from(!below.is_empty()));
+                let at = middle(start).max(below.len());
                 below.push_str(&" ".repeat(at - below.len()));
                 below.push_str(&node.under);
             }
@@ -321,9 +334,9 @@ mod tests {
 
     #[test]
     fn bars_grow_with_their_figures() {
-        assert_eq!(bar(0, 10, 0), "");
-        assert_eq!(bar(1, 27_000, 0).len(), 1);
-        assert_eq!(bar(27_000, 27_000, 0).len(), 50);
-        assert!(bar(81, 243, 37).len() > 37 && bar(81, 243, 37).len() < bar(243, 243, 37).len());
+        assert_eq!(bar(0, 10), "");
+        assert_eq!(bar(1, 27_000).len(), 1);
+        assert_eq!(bar(27_000, 27_000).len(), 50);
+        assert_eq!(bar(81, 243).len(), 17);
     }
 }

@@ -85,6 +85,9 @@ fn headline(prediction: &Prediction) -> String {
     let name = shown(&bottom.service);
     let total = prediction.services.last().map(|row| &row.predicted);
     let requests = requests(prediction);
+    if let Some(text) = closed(prediction) {
+        return text;
+    }
     match total.map(|total| total.kind) {
         Some(PredictionKind::Statistical) => {
             let most = number::count(bottom.worst);
@@ -117,11 +120,8 @@ fn headline(prediction: &Prediction) -> String {
                 }
                 _ => bottom.worst,
             };
-            let calls = match one {
-                Count::Of(number) => number::of(number, "call"),
-                Count::Beyond => format!("{} calls", capitalised(&number::count(one))),
-            };
-            let condition = condition(fault(prediction), one, bottom.still_fails);
+            let calls = capitalised(&number::counted(one, "call"));
+            let condition = condition(prediction, one);
             let all = match total {
                 Some(total) if requests > 1 => {
                     format!(
@@ -147,30 +147,107 @@ fn capitalised(text: &str) -> String {
         .collect()
 }
 
+/// The headline of a closed port: what is sent there, since nothing arrives.
+fn closed(prediction: &Prediction) -> Option<String> {
+    let sent = &prediction
+        .links
+        .last()
+        .filter(|link| link.to == prediction.bottom.service)?
+        .sent;
+    let none = prediction.services.last()?.predicted.max == Count::Of(0);
+    if !none || sent.max == Count::Of(0) {
+        return None;
+    }
+    let (calls, most) = match (sent.kind, sent.mean) {
+        (PredictionKind::Statistical, Some(mean)) => (
+            format!("{} calls on average", number::mean(mean)),
+            format!(", {} at most", number::count(sent.max)),
+        ),
+        _ if sent.min == sent.max => (capitalised(&number::counted(sent.max, "call")), String::new()),
+        _ => (
+            format!("{} to {} calls", number::count(sent.min), number::count(sent.max)),
+            String::new(),
+        ),
+    };
+    let none = if sent.max == Count::Of(1) && most.is_empty() {
+        "it will not arrive"
+    } else {
+        "none will arrive"
+    };
+    Some(format!(
+        "{calls} will be sent to {} for {}{most}, and {none}: its port is closed.",
+        shown(&prediction.bottom.service),
+        number::of(requests(prediction), "request")
+    ))
+}
+
 /// Under which fault the figure holds.
-fn condition(fault: Option<&str>, calls: Count, still_fails: Option<f64>) -> String {
-    let Some(fault) = fault else {
+fn condition(prediction: &Prediction, calls: Count) -> String {
+    let Some(fault) = fault(prediction) else {
         return " with the faults as set".to_owned();
     };
     let (kind, options) = fault.split_once(':').unwrap_or((fault, ""));
     let option = |key: &str| {
         options
             .split(',')
-            .find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
+            .find_map(|pair| pair.trim().strip_prefix(key)?.strip_prefix('='))
     };
+    let after = option("at") == Some("after");
+    // The work comes before such a fault, and refuses an empty item itself.
+    if (kind == "none" || after) && is_invalid(prediction) {
+        return invalid(prediction, calls);
+    }
     let first = option("first").and_then(|first| first.parse::<u128>().ok());
-    match (kind, calls) {
+    let answered = prediction.bottom.still_fails == Some(0.0);
+    let code = option("code").filter(|code| *code != "UNAVAILABLE");
+    match (kind, first) {
         ("none", _) => " if nothing fails".to_owned(),
         ("refuse", _) => ", its port is closed".to_owned(),
-        ("fail", Count::Of(calls)) if first.is_some_and(|first| first + 1 == calls) && still_fails == Some(0.0) => {
-            let place = u64::try_from(calls).unwrap_or(u64::MAX);
+        ("fail", Some(first)) if answered && calls == Count::Of(first.saturating_add(1)) => {
+            let place = u64::try_from(first.saturating_add(1)).unwrap_or(u64::MAX);
             format!(", and the {} will be answered", number::ordinal(place))
         }
-        ("fail", _) if first.is_some() => format!(" if it fails the first {}", number::whole(first.unwrap_or(0))),
-        ("down", _) => " if it stays down".to_owned(),
-        ("fail", _) if options.is_empty() || options == "code=UNAVAILABLE" => " if it stays down".to_owned(),
+        ("fail", Some(first)) if after => {
+            format!(" if it does the work and then fails the first {}", number::whole(first))
+        }
+        ("fail", Some(first)) => format!(" if it fails the first {}", number::whole(first)),
+        ("fail" | "down", None) if option("p").is_none() => match (after, code) {
+            (false, None) => " if it stays down".to_owned(),
+            (false, Some(code)) => format!(" if it answers {}", shown(code)),
+            (true, None) => " if it does the work and then fails".to_owned(),
+            (true, Some(code)) => format!(" if it does the work and then answers {}", shown(code)),
+        },
         _ => format!(" with the fault {}", shown(fault)),
     }
+}
+
+/// Whether what is asked for is empty, which nobody can answer.
+fn is_invalid(prediction: &Prediction) -> bool {
+    prediction
+        .scenario
+        .pointer("/load/item")
+        .and_then(serde_json::Value::as_str)
+        == Some("")
+}
+
+/// Why an invalid request arrives once, or more often.
+fn invalid(prediction: &Prediction, calls: Count) -> String {
+    let services = prediction
+        .scenario
+        .get("services")
+        .and_then(serde_json::Value::as_object);
+    let any = |service: &serde_json::Value| {
+        service
+            .pointer("/retry/retry_on")
+            .is_none_or(|codes| codes.as_str() == Some("any"))
+    };
+    let every_code = services.is_some_and(|services| services.values().all(any));
+    let what = match calls {
+        Count::Of(0 | 1) => "nobody tries it again",
+        _ if every_code => "every code is retried",
+        _ => "it is tried again all the same",
+    };
+    format!(": it is invalid, and {what}")
 }
 
 fn chain(prediction: &Prediction) -> Vec<String> {
@@ -206,7 +283,11 @@ fn chain(prediction: &Prediction) -> Vec<String> {
         let under = match (row.predicted.kind, row.predicted.mean) {
             (PredictionKind::Statistical, Some(mean)) => number::mean(mean),
             _ if row.predicted.min == row.predicted.max => number::count(row.predicted.max),
-            _ => number::expected(&row.predicted),
+            _ => format!(
+                "{}-{}",
+                number::count(row.predicted.min),
+                number::count(row.predicted.max)
+            ),
         };
         nodes.push(Node {
             name: row.service.clone(),
@@ -280,7 +361,16 @@ fn changes(screen: &mut Screen, prediction: &Prediction) {
     if prediction.changes.is_empty() {
         return;
     }
-    let at = format!("at {}", words::name(&prediction.bottom.service, 17));
+    // Where chance or order decides, what a change leaves is the worst case, and the headline's figure is not.
+    let worst = prediction
+        .services
+        .last()
+        .is_some_and(|row| row.predicted.kind != PredictionKind::Exact);
+    let at = format!(
+        "at {}{}",
+        words::name(&prediction.bottom.service, 17),
+        if worst { ", at most" } else { "" }
+    );
     let left = prediction
         .changes
         .iter()
@@ -291,7 +381,7 @@ fn changes(screen: &mut Screen, prediction: &Prediction) {
     let counts: Vec<String> = prediction
         .changes
         .iter()
-        .map(|change| number::cell(change.bottom))
+        .map(|change| number::count(change.bottom))
         .collect();
     let count = counts.iter().map(String::len).max().unwrap_or(0).max(at.len()) + 3;
     let edits = left + count + 3;
@@ -314,7 +404,7 @@ fn changes(screen: &mut Screen, prediction: &Prediction) {
         screen.lines(words::wrapped(
             "",
             0,
-            &format!("The biggest cut gives up: {}", shown(&best.gives_up)),
+            &format!("The biggest cut gives up: {}", sentence(&best.gives_up)),
         ));
     }
 }

@@ -5,7 +5,7 @@ use super::{
     picture::{self, Node},
     words::{self, LABEL, Screen, sentence, shown},
 };
-use crate::report::{Count, Link, Operations, Predicted, Report, Service, Verdict};
+use crate::report::{Count, Expected, Link, Operations, Predicted, PredictionKind, Report, Service, Verdict};
 
 /// Column of the exit code in the last line.
 const EXIT: usize = 72;
@@ -152,10 +152,10 @@ fn no_verdict(report: &Report) -> String {
     if let Some(text) = missing_spans(report) {
         return format!("No verdict. {text}");
     }
-    let why = report
-        .reasons
-        .first()
-        .map_or_else(|| "The evidence is not whole.".to_owned(), |why| sentence(&why.text));
+    let why = report.reasons.first().map_or_else(
+        || "The evidence is not whole.".to_owned(),
+        |why| number::in_sentence(&sentence(&why.text)),
+    );
     format!("No verdict. {why}")
 }
 
@@ -226,16 +226,26 @@ fn chain(report: &Report) -> Vec<String> {
 
 fn requests(screen: &mut Screen, report: &Report) {
     screen.lines(words::labelled("requests", &outcome(&report.operations)));
+    for (label, text) in [("work done", work_done(report)), ("drawn", drawn(report))] {
+        if let Some(text) = text {
+            screen.lines(words::labelled(label, &text));
+        }
+    }
+    let declared = picture::declared(&report.chain);
     // `limit` is every retry loop that ran to its end, and no news.
     for link in &report.links {
+        // Who makes one attempt anyway retries no code.
+        let once = declared
+            .iter()
+            .any(|(name, attempts)| *name == link.from && *attempts <= 1);
         let refused: Vec<String> = link
             .not_retried
             .iter()
-            .filter(|(reason, _)| *reason != "limit")
-            .map(|(reason, calls)| format!("{} by {}", number::whole(*calls), shown(reason)))
+            .filter(|(reason, _)| *reason != "limit" && !(once && *reason == "code"))
+            .map(|(reason, calls)| format!("{}, {}", number::whole(*calls), no_retry(reason)))
             .collect();
         if !refused.is_empty() {
-            let text = format!("{} > {}: {}", shown(&link.from), shown(&link.to), refused.join(", "));
+            let text = format!("{} > {}: {}", shown(&link.from), shown(&link.to), refused.join("; "));
             screen.lines(words::labelled("not retried", &text));
         }
         if let Some(errors) = link.transport_errors.filter(|errors| *errors > 0) {
@@ -275,6 +285,51 @@ fn requests(screen: &mut Screen, report: &Report) {
         let text = format!("a sample: {} of {of}", number::whole(report.receipts_sample.operations));
         screen.lines(words::labelled("receipts", &text));
     }
+}
+
+/// Work that was done more often than requests were answered: what a retry repeats.
+fn work_done(report: &Report) -> Option<String> {
+    let bottom = report.services.last()?;
+    let done = bottom.work_done.filter(|done| *done > report.operations.ok)?;
+    Some(format!(
+        "{} at {}, {} answered",
+        number::of(done, "time"),
+        shown(&bottom.service),
+        number::of(report.operations.ok, "request")
+    ))
+}
+
+/// That the count is that of one seed: draws were replayed, and the average is another number.
+fn drawn(report: &Report) -> Option<String> {
+    let predicted = &report.services.last()?.predicted;
+    let (Count::Of(count), Some(mean)) = (predicted.max, predicted.mean) else {
+        return None;
+    };
+    let replayed = predicted.kind == PredictionKind::Exact && predicted.min == predicted.max;
+    (replayed && (mean - count as f64).abs() > 1e-6 * mean.abs()).then(|| {
+        format!(
+            "with seed {}; {} would arrive on average",
+            report.seed,
+            number::mean(mean)
+        )
+    })
+}
+
+/// Why a failed attempt was not followed by another.
+fn no_retry(reason: &str) -> String {
+    match reason {
+        "limit" => "attempts used up",
+        "code" => "the code is not retried",
+        "committed" => "the answer had begun",
+        "deadline" => "the deadline had passed",
+        "cancelled" => "the caller had left",
+        "throttle" => "the throttle was on",
+        "budget" => "the budget was spent",
+        "pushback" => "the server said not to",
+        "not_first_try" => "the call was a retry itself",
+        other => return shown(other),
+    }
+    .to_owned()
 }
 
 /// "2 OK, 1 failed: UNAVAILABLE".
@@ -322,50 +377,62 @@ fn why(screen: &mut Screen, report: &Report) {
         Verdict::NotAsPredicted => "How we know",
         Verdict::Incomplete => "Why",
     };
-    // A reason that is the headline already is not said twice.
+    let has = |kind: &str| report.reasons.iter().any(|reason| reason.kind == kind);
+    // A reason that is the headline already is not said twice, nor one that is another in other words.
     let said = usize::from(report.verdict == Verdict::Incomplete && missing_spans(report).is_none());
-    for (place, reason) in report.reasons.iter().skip(said).enumerate() {
+    let more = report.reasons.iter().skip(said);
+    let more = more.filter(|reason| !(reason.kind == "requests_sent" && has("not_sent")));
+    for (place, reason) in more.enumerate() {
         screen.lines(words::labelled(
             if place == 0 { label } else { "" },
-            &sentence(&reason.text),
+            &number::in_sentence(&sentence(&reason.text)),
         ));
     }
-    if report.verdict == Verdict::Incomplete {
-        screen.lines(words::labelled("What holds", &what_holds(report)));
+    if has("deadline_passed") {
+        screen.lines(words::labelled(
+            "Way on",
+            "fewer requests at once (-c) or --deadline none.",
+        ));
+    }
+    // What was not sent cannot have arrived: the prediction is that of the whole plan.
+    let whole = report.operations.not_sent == 0 && !has("interrupted") && !has("not_sent");
+    if report.verdict == Verdict::Incomplete && whole {
+        let (label, text) = what_holds(report);
+        screen.lines(words::labelled(label, &text));
     }
 }
 
-fn what_holds(report: &Report) -> String {
-    let unread: Vec<String> = report
-        .services
-        .iter()
-        .filter(|row| row.received.is_none())
-        .map(|row| shown(&row.service))
-        .collect();
-    let parted: Vec<String> = report
-        .services
-        .iter()
-        .filter(|row| row.received.is_some_and(|received| !agrees(&row.predicted, received)))
-        .map(|row| shown(&row.service))
-        .collect();
-    let mut text = match (parted.is_empty(), unread.is_empty()) {
-        (true, true) => "received agrees with the prediction.".to_owned(),
-        (true, false) => format!(
-            "received agrees with the prediction, but is unknown at {}.",
-            unread.join(", ")
+fn what_holds(report: &Report) -> (&'static str, String) {
+    let names = |wanted: &dyn Fn(&Service) -> bool| -> Vec<String> {
+        let rows = report.services.iter().filter(|row| wanted(row));
+        rows.map(|row| shown(&row.service)).collect()
+    };
+    let unread = names(&|row| row.received.is_none());
+    let parted = names(&|row| row.received.is_some_and(|received| !agrees(&row.predicted, received)));
+    let (label, mut text) = match (parted.is_empty(), unread.is_empty()) {
+        (true, true) => ("What holds", "received agrees with the prediction.".to_owned()),
+        (true, false) => (
+            "What holds",
+            format!(
+                "received agrees with the prediction, but is unknown at {}.",
+                unread.join(", ")
+            ),
         ),
-        (false, _) => format!("received does not agree with the prediction at {}.", parted.join(", ")),
+        (false, _) => (
+            "What differs",
+            format!("received does not agree with the prediction at {}.", parted.join(", ")),
+        ),
     };
     let confirmed = report
         .services
         .iter()
         .all(|row| row.traced.is_some() && row.traced == row.received);
     text.push_str(if confirmed {
-        " Traced says the same."
+        " Traced says the same as received."
     } else {
         " Traced cannot confirm it."
     });
-    text
+    (label, text)
 }
 
 fn look_for(screen: &mut Screen, link: &Link) {
@@ -379,17 +446,32 @@ fn look_for(screen: &mut Screen, link: &Link) {
 
 fn expectations(screen: &mut Screen, report: &Report, style: Style) {
     for expected in &report.expected {
-        let text = if expected.text.trim().is_empty() {
-            &expected.expression
-        } else {
-            &expected.text
-        };
-        let mut lines = words::labelled(if expected.met { "expected" } else { "NOT EXPECTED" }, &sentence(text));
-        if let (false, Some(first)) = (expected.met, lines.first_mut()) {
-            *first = first.replacen("NOT EXPECTED", &style.warning("NOT EXPECTED"), 1);
-        }
-        screen.lines(lines);
+        screen.lines(expectation(expected, "", style));
     }
+}
+
+/// An expectation in its line; `of` says whose it is.
+pub(super) fn expectation(expected: &Expected, of: &str, style: Style) -> Vec<String> {
+    const MISSED: &str = "NOT EXPECTED";
+    let text = if expected.text.trim().is_empty() {
+        &expected.expression
+    } else {
+        &expected.text
+    };
+    if expected.met {
+        // The label says "expected" already.
+        let said = format!("You expected {}. ", expected.expression);
+        let text = text.strip_prefix(&said).map_or_else(
+            || sentence(text),
+            |found| sentence(&format!("{}: {found}", expected.expression)),
+        );
+        return words::labelled("expected", &format!("{of}{text}"));
+    }
+    let mut lines = words::labelled(MISSED, &format!("{of}{}", sentence(text)));
+    if let Some(first) = lines.first_mut() {
+        *first = first.replacen(MISSED, &style.warning(MISSED), 1);
+    }
+    lines
 }
 
 fn repeat(screen: &mut Screen, report: &Report, program: &str) {

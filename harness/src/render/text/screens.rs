@@ -262,7 +262,7 @@ fn refusals_to_retry_show_when_they_tell_something() {
     report.links[2].transport_errors = Some(1);
     let text = screen_of(&report);
     assert!(
-        text.contains("\nnot retried   pricing > inventory: 12 by budget\n"),
+        text.contains("\nnot retried   pricing > inventory: 12, the budget was spent\n"),
         "{text}"
     );
     assert!(
@@ -270,6 +270,146 @@ fn refusals_to_retry_show_when_they_tell_something() {
         "{text}"
     );
     assert!(text.contains("\narrivals      inventory: 2 late\n"), "{text}");
+}
+
+#[test]
+fn reasons_not_to_retry_are_words_and_only_where_somebody_retries() {
+    let mut report = samples::single_owner();
+    let reasons = [("limit", 1), ("code", 3), ("cancelled", 2000), ("committed", 1)];
+    for link in [1, 3] {
+        report.links[link].not_retried = reasons
+            .iter()
+            .map(|(kind, count)| ((*kind).to_owned(), *count))
+            .collect();
+    }
+    let text = screen_of(&report);
+    assert!(
+        text.contains(
+            "\nnot retried   frontend > checkout: 2,000, the caller had left; 3, the code is\n              \
+             not retried; 1, the answer had begun\n"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "\nnot retried   pricing > inventory: 2,000, the caller had left; 1, the answer had\n              begun\n"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn draws_say_their_seed_and_work_in_vain_is_counted() {
+    let mut report = samples::headline();
+    report.services[3].predicted.mean = Some(2000.0);
+    report.services[3].work_done = Some(27);
+    let text = screen_of(&report);
+    assert!(
+        text.contains(
+            "\nwork done     27 times at inventory, 0 requests answered\n\
+             drawn         with seed 27; 2,000 would arrive on average\n"
+        ),
+        "{text}"
+    );
+    report.services[3].predicted.mean = Some(27.0);
+    report.services[3].work_done = Some(0);
+    let text = screen_of(&report);
+    assert!(!text.contains("drawn") && !text.contains("work done"), "{text}");
+}
+
+#[test]
+fn an_interrupted_run_is_told_once_and_held_against_nothing() {
+    let mut report = samples::incomplete();
+    report.operations.not_sent = 19_904;
+    report.services[3].received = Some(20);
+    let reason = |kind: &str, text: &str| Reason {
+        kind: kind.to_owned(),
+        text: text.to_owned(),
+    };
+    report.reasons = vec![
+        reason("interrupted", "The run was interrupted."),
+        reason("not_sent", "Requests that were planned and never started: 19904."),
+        reason("requests_sent", "Requests planned: 20000; started: 96."),
+    ];
+    let text = screen_of(&report);
+    assert!(text.starts_with("No verdict. The run was interrupted.\n"), "{text}");
+    assert!(
+        text.contains("\nWhy           Requests that were planned and never started: 19,904.\n"),
+        "{text}"
+    );
+    assert!(!text.contains("What ") && !text.contains("started: 96"), "{text}");
+}
+
+#[test]
+fn a_deadline_that_passed_has_a_way_on() {
+    let mut report = samples::incomplete();
+    report.services[3].received = Some(26);
+    report.reasons = vec![Reason {
+        kind: "deadline_passed".to_owned(),
+        text: "Calls that ran out of time at frontend, where none was predicted to: 1.".to_owned(),
+    }];
+    let text = screen_of(&report);
+    assert!(
+        text.contains("\nWay on        fewer requests at once (-c) or --deadline none.\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\nWhat differs  received does not agree with the prediction at inventory."),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_met_expectation_is_not_said_twice() {
+    let mut report = samples::headline();
+    report.expected = vec![Expected {
+        expression: "inventory=27".to_owned(),
+        met: true,
+        text: "You expected inventory=27. 27 were predicted and 27 arrived.".to_owned(),
+    }];
+    let text = screen_of(&report);
+    assert!(
+        text.contains("\nexpected      inventory=27: 27 were predicted and 27 arrived.\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn one_row_that_needs_a_bar_makes_bars_of_all() {
+    let mut report = samples::headline();
+    report.services[3].received = Some(81);
+    let text = screen_of(&report);
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.ends_with(" 81") || line.ends_with(" 1"))
+        .collect();
+    assert!(rows.iter().all(|row| row.contains('#')), "{text}");
+    assert!(!text.contains("xxx"), "{text}");
+}
+
+#[test]
+fn sides_that_differ_by_a_flag_look_different() {
+    let mut comparison_of = samples::comparison();
+    let line = "'frontend x3 > checkout > pricing > inventory down'";
+    comparison_of.runs[0].command = format!("run {line} -n 81 --expect 3");
+    comparison_of.runs[1].command = format!("run {line}");
+    comparison_of.runs[1].expected = vec![Expected {
+        expression: "12".to_owned(),
+        met: false,
+        text: "You expected 12. 3 were predicted and 3 arrived.".to_owned(),
+    }];
+    let text = comparison(&comparison_of, "harness", Style::Plain);
+    assert!(
+        text.contains(
+            "\n1   'frontend x3 > checkout > pricing > inventory down' -n 81\n\
+             2   client > frontend x3 > checkout > pricing > inventory down\n"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains("\nNOT EXPECTED  run 2: You expected 12. 3 were predicted and 3 arrived.\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -295,8 +435,8 @@ one owner    1 3 3 3       1 3 3 3       1 3 3 3       AS PREDICTED
 Neither saves this request, inventory stays down. They differ in the load.
 
 next    target/release/harness predict 'web x3 > api x3 > db down'   your chain
-        target/release/harness run --fault fail:first=2   it recovers on try 3
-        target/release/harness scenarios   all built-in ones
+        target/release/harness run --fault fail:first=2              it recovers
+        target/release/harness scenarios                             all of them
 "
     );
 }

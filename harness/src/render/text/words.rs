@@ -1,7 +1,7 @@
 //! Words: foreign text made harmless, sentences wrapped, labels in their column.
 
 use super::Style;
-use crate::sanitize::sanitize;
+use crate::sanitize::{sanitize, sanitize_message};
 use std::fmt::Write as _;
 
 /// Columns of a screen.
@@ -12,10 +12,18 @@ pub(super) const LABEL: usize = 14;
 /// Foreign text, fit for any line of a screen: printable ASCII, and nothing a CI runner takes for a command, wherever a
 /// line may break.
 pub(super) fn shown(text: &str) -> String {
+    harmless(&sanitize(text))
+}
+
+/// A whole message with foreign text in it, by the same rules, and with room for it.
+pub(super) fn message(text: &str) -> String {
+    harmless(&sanitize_message(text))
+}
+
+fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = ' ';
-    let clean = sanitize(text);
-    let mut rest = clean.chars().peekable();
+    let mut rest = text.chars().peekable();
     while let Some(letter) = rest.next() {
         let command = match letter {
             // `::set-env` counts at the start of a line, blanks before it or not; `##[group]` anywhere.
@@ -88,7 +96,8 @@ fn breakable(word: &str, at_most: usize) -> usize {
     at
 }
 
-/// A label in its column, and its sentence beside it.
+/// A label in its column, and its sentence beside it. Labels of figures and commands are in lower case (`requests`,
+/// `repeat it`), those of what we say about them begin with a capital (`Why`, `Look for`).
 pub(super) fn labelled(label: &str, text: &str) -> Vec<String> {
     wrapped(&format!("{label:<LABEL$}"), LABEL, text)
 }
@@ -134,7 +143,7 @@ impl Screen {
 
 /// A sentence from foreign words, with a full stop at its end. Its first letter stays: it may be that of a name.
 pub(super) fn sentence(text: &str) -> String {
-    let text = shown(text.trim());
+    let text = message(text.trim());
     if text.is_empty() || text.ends_with(['.', '!', '?']) {
         text
     } else {
