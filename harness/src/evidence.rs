@@ -86,6 +86,7 @@ impl Evidence {
             services.push(Observed {
                 name: reading.name.clone(),
                 received: totals.map(|totals| totals.received),
+                foreign: totals.map_or(0, |totals| totals.foreign),
                 traced: Some(tallied.server),
                 spans_made: totals.map(spans_made),
                 spans_collected: Some(tallied.distinct()),

@@ -71,21 +71,30 @@ pub fn judge(prediction: &Prediction, observation: &Observation) -> Judgement {
     }
 }
 
-/// Rule 1.
+/// Rule 1. Arrivals of strangers are told apart: each is proof by itself, also where it fills the place of one that was lost.
 fn multiplied_links(observation: &Observation) -> Vec<Reason> {
+    let foreign = |name: &str| {
+        let rows = observation.services.iter().filter(|observed| observed.name == name);
+        rows.map(|observed| observed.foreign).sum::<u64>()
+    };
     let mut reasons = Vec::new();
+    for service in observation.services.iter().filter(|observed| observed.foreign > 0) {
+        let (service, count) = (service.name.clone(), service.foreign);
+        reasons.push(Reason::Strangers { service, count });
+    }
     for link in &observation.links {
         let sound = !observation
             .disturbances
             .iter()
             .any(|disturbance| disturbance.unsettles_count_of(&link.from));
         if let (Some(sent), Some(received)) = (link.sent, link.received)
-            && received > sent
+            && received > sent.saturating_add(foreign(&link.to))
             && sound
         {
+            let (from, to) = (link.from.clone(), link.to.clone());
             reasons.push(Reason::LinkSurplus {
-                from: link.from.clone(),
-                to: link.to.clone(),
+                from,
+                to,
                 sent,
                 received,
             });

@@ -13,6 +13,7 @@ fn whole(topology: &Topology, counted: &Counted) -> Observation {
     let service = |(number, service): (usize, &model::Service)| Observed {
         name: service.name.clone(),
         received: Some(counted.received[number]),
+        foreign: 0,
         traced: Some(counted.received[number]),
         spans_made: Some(counted.received[number] * 3),
         spans_collected: Some(counted.received[number] * 3),
@@ -189,6 +190,24 @@ fn a_layer_nobody_declared_is_found_whatever_else_is_missing() {
             "{text}"
         );
         assert!(kinds(&judgement).contains(&"count_missing"));
+    }
+}
+
+#[test]
+fn a_stranger_is_told_from_a_layer_and_never_fills_the_place_of_a_lost_call() {
+    let (prediction, whole) = down();
+    for lost in [false, true] {
+        let mut observation = whole.clone();
+        let more = |count: &mut Option<u64>| *count = count.map(|count| count + u64::from(!lost));
+        let bottom = observation.services.last_mut().unwrap();
+        bottom.foreign = 1;
+        more(&mut bottom.received);
+        more(&mut bottom.traced);
+        more(&mut observation.links.last_mut().unwrap().received);
+        let judgement = judge(&prediction, &observation);
+        assert_eq!(judgement.verdict, Verdict::NotAsPredicted);
+        assert_eq!(kinds(&judgement)[0], "strangers");
+        assert!(!kinds(&judgement).contains(&"link_surplus"));
     }
 }
 

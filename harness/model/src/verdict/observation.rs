@@ -30,6 +30,8 @@ pub struct Observed {
     pub name: String,
     /// Arrivals by its own count; `None` if it could not be read.
     pub received: Option<u64>,
+    /// Arrivals that carried no attempt path of this run: somebody else's. Part of `received`.
+    pub foreign: u64,
     /// Its SERVER spans at the collector.
     pub traced: Option<u64>,
     /// Spans of all kinds it made, by its own count.

@@ -9,6 +9,13 @@ use std::fmt;
 /// One reason for a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
+    /// Somebody outside the chain called a service.
+    Strangers {
+        /// Which.
+        service: String,
+        /// How many arrivals.
+        count: u64,
+    },
     /// More was received than the sender sent.
     LinkSurplus {
         /// The caller.
@@ -197,6 +204,7 @@ impl Reason {
     /// A fixed word for programs.
     pub fn kind(&self) -> &'static str {
         match self {
+            Self::Strangers { .. } => "strangers",
             Self::LinkSurplus { .. } => "link_surplus",
             Self::LinkDeficit { .. } => "link_deficit",
             Self::SentSurplus { .. } => "sent_surplus",
@@ -227,29 +235,28 @@ impl fmt::Display for Reason {
             Self::LinkSurplus {
                 from,
                 to,
-                sent: 0,
-                received,
-            } => {
-                write!(
-                    f,
-                    "On {from} > {to}, {} arrived although none was sent.",
-                    attempts(*received)
-                )
-            }
-            Self::LinkSurplus {
-                from,
-                to,
                 sent,
                 received,
             } => {
-                let factor = factor(*received, *sent);
                 write!(
                     f,
-                    "On {from} > {to}, {} and {received} received, {factor} times as many: a layer that \
-                     no configuration names multiplies on this link.",
+                    "On {from} > {to}, {} and {received} received",
                     attempts_were(*sent, "sent")
-                )
+                )?;
+                if *sent > 0 && received.is_multiple_of(*sent) {
+                    let times = factor(*received, *sent);
+                    write!(
+                        f,
+                        ", {times} times as many: a layer that no configuration names multiplies on this link."
+                    )
+                } else {
+                    write!(f, ": {} more than anybody in the chain sent.", received - sent)
+                }
             }
+            Self::Strangers { service, count } => write!(
+                f,
+                "Arrivals at {service} that carried no attempt path of this run: {count}. Somebody else called it."
+            ),
             Self::LinkDeficit {
                 from,
                 to,

@@ -21,7 +21,7 @@ pub fn run(report: &Report, program: &str, style: Style) -> String {
         .filter(|link| evidence::is_here(report, link))
         .collect();
     for link in &broken {
-        screen.lines(words::wrapped("", 0, &layer(link)));
+        screen.lines(words::wrapped("", 0, &layer(report, link)));
     }
     screen.gap();
     match report.verdict {
@@ -39,7 +39,7 @@ pub fn run(report: &Report, program: &str, style: Style) -> String {
     screen.gap();
     requests(&mut screen, report);
     why(&mut screen, report);
-    if broken.iter().any(|link| link.factor.is_some_and(|factor| factor > 1.0)) {
+    if broken.iter().any(|link| link.factor.is_some_and(multiplies)) {
         look_for(&mut screen, broken[0]);
     }
     expectations(&mut screen, report, style);
@@ -178,19 +178,37 @@ fn missing_spans(report: &Report) -> Option<String> {
 }
 
 /// What a link that parts prediction and count does, in a sentence.
-fn layer(link: &Link) -> String {
+fn layer(report: &Report, link: &Link) -> String {
     let (from, to) = (shown(&link.from), shown(&link.to));
+    let more = link
+        .received
+        .zip(link.sent)
+        .map_or(0, |(received, sent)| received.saturating_sub(sent));
     match link.factor {
-        Some(factor) if factor > 1.0 && factor.fract() == 0.0 => format!(
+        Some(factor) if multiplies(factor) => format!(
             "Something between {from} and {to} makes {} calls out of 1, and no configuration declares it.",
             number::factor(factor)
         ),
-        Some(factor) if factor > 1.0 => format!(
-            "Something between {from} and {to} makes {} calls out of 1 on average, and no configuration declares it.",
-            number::factor(factor)
-        ),
+        _ if more > 0 && report.reasons.iter().any(|reason| reason.kind == "strangers") => {
+            let carried = if more == 1 { "carries" } else { "carry" };
+            format!(
+                "{} at {to} {carried} no attempt path of this run: somebody else called it.",
+                number::of(more, "call")
+            )
+        }
+        _ if more > 0 => {
+            format!(
+                "{} more arrived at {to} than {from} sent, and nothing in the configuration sends that.",
+                number::of(more, "call")
+            )
+        }
         _ => format!("Calls that {from} sent never arrived at {to}, and no fault asks for that."),
     }
+}
+
+/// Whether a factor is what a layer that nobody declared makes: every call several times.
+fn multiplies(factor: f64) -> bool {
+    factor > 1.0 && factor.fract() == 0.0
 }
 
 /// The chain with what is declared, what is hidden, and what arrived.
@@ -208,7 +226,7 @@ fn chain(report: &Report) -> Vec<String> {
         .map(|link| {
             let hidden = link
                 .factor
-                .filter(|factor| *factor > 1.0 && evidence::is_here(report, link));
+                .filter(|factor| multiplies(*factor) && evidence::is_here(report, link));
             picture::arrow(attempts(&link.from), hidden.map(number::factor).as_deref())
         })
         .collect();
