@@ -56,7 +56,7 @@ pub fn outbound(config: &Config, counts: &Arc<Counts>) -> Result<Outbound, Outbo
         .initial_stream_window_size(CONNECTION_WINDOW)
         .connect_lazy();
     let wire = Wire {
-        channel,
+        channel: Arc::new(channel),
         codes: config.transport_codes,
     };
     Ok(stack(config, callee, counts, wire))
@@ -89,7 +89,8 @@ fn chances(seed: u64) -> Chances {
 /// The bottom of the stack: a connection whose failures become answers with a status.
 #[derive(Debug, Clone)]
 struct Wire {
-    channel: Channel,
+    /// Behind one pointer: every layer above clones what lies below it, and a clone of a channel allocates.
+    channel: Arc<Channel>,
     codes: TransportCodes,
 }
 
@@ -104,7 +105,7 @@ impl tower::Service<Request> for Wire {
 
     fn call(&mut self, request: Request) -> Self::Future {
         use tower::ServiceExt as _;
-        let (channel, codes) = (self.channel.clone(), self.codes);
+        let (channel, codes) = (Channel::clone(&self.channel), self.codes);
         Box::pin(async move {
             Ok(channel.oneshot(request).await.unwrap_or_else(|error| {
                 let (status, failure) = outcome::of_transport(Box::new(error), codes);
