@@ -89,7 +89,7 @@ fn chances(seed: u64) -> Chances {
 /// The bottom of the stack: a connection whose failures become answers with a status.
 #[derive(Debug, Clone)]
 struct Wire {
-    /// Behind one pointer: every layer above clones what lies below it, and a clone of a channel allocates.
+    /// Behind one pointer: every layer above clones what lies below it.
     channel: Arc<Channel>,
     codes: TransportCodes,
 }
