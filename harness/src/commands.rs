@@ -22,7 +22,7 @@ use crate::{
     scenario::{BUILT_IN, Role, Scenario},
 };
 use std::{
-    io::IsTerminal as _,
+    io::{IsTerminal as _, Read as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -37,6 +37,8 @@ const USAGE: u8 = 2;
 const NOT_MEASURED: u8 = 3;
 /// Left at once on a second signal: 128 + SIGINT.
 const LEFT_AT_ONCE: i32 = 130;
+/// Variables whose flags are refused by name; what they ask for is not ignored either.
+const NOT_BUILT: [&str; 2] = ["RETRYSCOPE_ATTACH", "RETRYSCOPE_TRACE_URL"];
 /// Largest report that is read back, bytes.
 const MAX_REPORT: u64 = 256 * 1024 * 1024;
 
@@ -255,7 +257,7 @@ async fn demo(command: Demo) -> Result<Answer, Failure> {
         runs => each(runs, &command.output),
     };
     Ok(Answer {
-        exit_code: comparison.exit_code(),
+        exit_code: runner.exit_code(comparison.exit_code()),
         shown,
         json: target.map(|target| (target, json::comparison(&comparison))),
         missed: missed(&comparison.runs),
@@ -293,7 +295,7 @@ async fn compared(command: Compare) -> Result<Answer, Failure> {
         each(&comparison.runs, &command.output)
     };
     Ok(Answer {
-        exit_code: comparison.exit_code(),
+        exit_code: runner.exit_code(comparison.exit_code()),
         shown,
         json: target.map(|target| (target, json::comparison(&comparison))),
         missed: missed(&comparison.runs),
@@ -311,13 +313,16 @@ fn each(runs: &[Report], output: &Output) -> String {
 
 fn read_report(path: &Path) -> Result<Report, Failure> {
     let named = |what: String| Failure::usage(format!("{}: {what}", sanitize(&path.display().to_string())));
-    let length = std::fs::metadata(path).map_err(|error| named(error.to_string()))?.len();
-    if length > MAX_REPORT {
+    let file = std::fs::File::open(path).map_err(|error| named(error.to_string()))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_REPORT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| named(error.to_string()))?;
+    if bytes.len() as u64 > MAX_REPORT {
         return Err(named(format!(
             "larger than {MAX_REPORT} bytes: no report of this program"
         )));
     }
-    let bytes = std::fs::read(path).map_err(|error| named(error.to_string()))?;
     let report: Report = serde_json::from_slice(&bytes).map_err(|error| {
         named(format!(
             "no report that `run --json` wrote ({})",
@@ -345,12 +350,19 @@ struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     fn new(max_calls: u64, otlp: Option<&str>, output: &'a Output) -> Result<Self, Failure> {
+        for name in NOT_BUILT {
+            if std::env::var_os(name).is_some() {
+                return Err(Failure::usage(format!(
+                    "{name} is set, and what it asks for is not built yet: unset it"
+                )));
+            }
+        }
         let forward = otlp
             .map(Forward::to)
             .transpose()
             .map_err(|error| Failure::usage(text::chain(&error)))?;
         if let Some(forward) = &forward
-            && !std::env::args().any(|argument| argument.starts_with("--otlp"))
+            && !std::env::args_os().any(|argument| argument.to_string_lossy().starts_with("--otlp"))
         {
             let to = sanitize(forward.url());
             warn(
@@ -365,6 +377,11 @@ impl<'a> Runner<'a> {
             interrupt,
             output,
         })
+    }
+
+    /// What several runs end with: a comparison that was cut short is not a whole one.
+    fn exit_code(&self, of_runs: u8) -> u8 {
+        if self.is_interrupted() { NOT_MEASURED } else { of_runs }
     }
 
     fn is_interrupted(&self) -> bool {

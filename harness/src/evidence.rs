@@ -10,7 +10,7 @@ use crate::{
 };
 use chassis::{
     code::{self, Code},
-    counts::Counts,
+    counts::{Counts, Outcome, Refusal},
     fault::Fault,
 };
 use model::verdict::{Disturbance, Observation, Observed, ObservedLink};
@@ -175,7 +175,12 @@ impl Evidence {
                 count,
             });
         }
-        if let Some(count) = link.not_retried.get("deadline").copied().filter(|count| *count > 0) {
+        if let Some(count) = link
+            .not_retried
+            .get(Refusal::Deadline.name())
+            .copied()
+            .filter(|count| *count > 0)
+        {
             found.push(Disturbance::DeadlinePassed {
                 count,
                 place: format!("{from} > {to}"),
@@ -236,8 +241,8 @@ impl Evidence {
                     amplification: received.and_then(|received| ratio(received, requests)),
                     work_done: totals.map(|totals| totals.work_done),
                     late: totals.map(|totals| totals.late),
-                    dropped: ended_as("dropped"),
-                    expired: ended_as("expired"),
+                    dropped: ended_as(Outcome::Dropped.name()),
+                    expired: ended_as(Outcome::Expired.name()),
                     in_flight: totals.map(|totals| totals.in_flight),
                 }
             });

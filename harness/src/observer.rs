@@ -70,7 +70,7 @@ impl Observer {
                 biased;
                 Ok(_) = interrupt.wait_for(|stop| *stop), if !interrupted => {
                     interrupted = true;
-                    self.disturbances.push(Disturbance::Interrupted);
+                    self.note_interrupt(true);
                     let _ = stop.send(true);
                 }
                 loaded = driving.as_mut() => return loaded,
@@ -80,6 +80,13 @@ impl Observer {
                     }
                 }
             }
+        }
+    }
+
+    /// Notes that the run was interrupted, whenever that was: what was counted is then not taken for a whole run.
+    pub fn note_interrupt(&mut self, interrupted: bool) {
+        if interrupted && !self.disturbances.contains(&Disturbance::Interrupted) {
+            self.disturbances.push(Disturbance::Interrupted);
         }
     }
 
@@ -120,7 +127,12 @@ impl Observer {
         loop {
             self.look_after(fleet);
             let (changed, silent) = self.read(labs).await;
-            self.note_silent(fleet, silent).await;
+            let is_late = began.elapsed() > SETTLE;
+            if self.are_silent(fleet, &silent).await && !is_late {
+                // A busy machine may take longer than one answer may; it is asked again.
+                continue;
+            }
+            self.note_silent(silent);
             if changed {
                 last_change = Instant::now();
             }
@@ -135,14 +147,19 @@ impl Observer {
         }
     }
 
-    /// Notes who does not answer, unless its process turns out to be the reason.
-    async fn note_silent(&mut self, fleet: &mut Fleet, silent: Vec<String>) {
+    /// Whether somebody does not answer whose process is not known to be the reason.
+    async fn are_silent(&mut self, fleet: &mut Fleet, silent: &[String]) -> bool {
         if silent.is_empty() {
-            return;
+            return false;
         }
         // A killed process is gone a moment before the system says so.
         sleep(PAUSE.1).await;
         self.look_after(fleet);
+        silent.iter().any(|service| !self.is_troubled(service))
+    }
+
+    /// Notes who never answered.
+    fn note_silent(&mut self, silent: Vec<String>) {
         for service in silent {
             if !self.is_troubled(&service) {
                 self.troubled.push(service.clone());

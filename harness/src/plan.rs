@@ -82,7 +82,12 @@ pub fn check_waits(
     forecast: &model::Prediction,
 ) -> Result<(), String> {
     let Some(deadline) = load.deadline else { return Ok(()) };
-    let nobody_retries = forecast.per_request.arrivals_worst <= model::Count::from(services.len() as u64);
+    let sent = forecast
+        .links
+        .iter()
+        .fold(model::Count::ZERO, |sum, link| sum + link.sent.max);
+    let once = model::Count::from(load.requests.saturating_mul(services.len() as u64));
+    let nobody_retries = sent <= once;
     let longest = std::iter::once(client)
         .chain(services)
         .rev()
@@ -123,6 +128,29 @@ mod tests {
                 ..Policy::default()
             },
             ..Config::named("caller")
+        }
+    }
+
+    #[test]
+    fn waits_are_refused_on_a_closed_port_too_and_only_where_somebody_retries() {
+        let check = |flags: &[&str]| {
+            let words = ["harness", "predict"].iter().chain(flags).map(std::ffi::OsString::from);
+            match crate::cli::parse(words) {
+                Ok(crate::cli::Command::Predict(predict)) => super::check(&predict.scenario),
+                other => panic!("{other:?}"),
+            }
+        };
+        let backoff = "retry.backoff={ initial = \"6s\", multiplier = 1, max = \"6s\", jitter = \"none\" }";
+        for line in ["web x3 > db refuse", "web > api x3 > db refuse", "web x3 > db down"] {
+            assert!(
+                check(&[line, "--set", backoff])
+                    .unwrap_err()
+                    .contains("--deadline none"),
+                "{line}"
+            );
+        }
+        for line in ["web x3 > db", "web > db down", "web x2 > db down"] {
+            assert_eq!(check(&[line, "--set", backoff]), Ok(()), "{line}");
         }
     }
 

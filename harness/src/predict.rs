@@ -1,7 +1,7 @@
 //! The arithmetic alone: a scenario becomes a prediction, and no process is started.
 
 use crate::{
-    chain_line::proxy_name,
+    chain_line::CLIENT,
     plan,
     report::{self, Bottom, Change, PredictedLink, PredictedService, Prediction, PredictionKind, ServiceKind, Tries},
     scenario::Scenario,
@@ -57,7 +57,7 @@ pub fn predict(scenario: &Scenario) -> Prediction {
         },
         tries_per_call: tries(scenario),
         formula: model::formula(&topology),
-        changes: changes(&topology, &retrying),
+        changes: changes(&topology, &retrying, &|name| !is_service(name) && name != CLIENT),
         seed: scenario.load.seed,
     }
 }
@@ -65,7 +65,7 @@ pub fn predict(scenario: &Scenario) -> Prediction {
 fn tries(scenario: &Scenario) -> Vec<Tries> {
     let services = &scenario.chain.services;
     let callers = services.split_last().map_or(&[][..], |(_, callers)| callers);
-    let client = std::iter::once((crate::chain_line::CLIENT, &scenario.chain.client));
+    let client = std::iter::once((CLIENT, &scenario.chain.client));
     let callers = client.chain(callers.iter().map(|service| (service.name.as_str(), &service.caller)));
     let rows = callers.map(|(name, caller)| {
         let (code, proxy) = (caller.retry.attempts, caller.proxy_attempts.0);
@@ -81,7 +81,7 @@ fn tries(scenario: &Scenario) -> Vec<Tries> {
 
 /// What each change leaves: the biggest cut first, among equal ones the fewest edits. Two names for one edit are one
 /// change: where two callers retry, "only this one" is "not the other".
-fn changes(topology: &model::Topology, retrying: &[String]) -> Vec<Change> {
+fn changes(topology: &model::Topology, retrying: &[String], is_proxy: &dyn Fn(&str) -> bool) -> Vec<Change> {
     let mut found: Vec<(report::Count, Vec<String>, Change)> = Vec::new();
     let mut changes = model::changes(topology);
     changes.sort_by_key(|change| !matches!(change.kind, model::ChangeKind::OneOwner { .. }));
@@ -99,7 +99,7 @@ fn changes(topology: &model::Topology, retrying: &[String]) -> Vec<Change> {
         let bottom = change.bottom.into();
         let change = Change {
             change: text,
-            edits: edits(&edited),
+            edits: edits(&edited, is_proxy),
             bottom,
             gives_up: format!(
                 "retries of failures that only {} {}",
@@ -114,10 +114,9 @@ fn changes(topology: &model::Topology, retrying: &[String]) -> Vec<Change> {
 }
 
 /// How many services, proxies and clients are edited.
-fn edits(edited: &[String]) -> String {
-    let is_proxy = |name: &&String| name.ends_with(&proxy_name(""));
-    let proxies = edited.iter().filter(is_proxy).count();
-    let clients = edited.iter().filter(|name| *name == crate::chain_line::CLIENT).count();
+fn edits(edited: &[String], is_proxy: &dyn Fn(&str) -> bool) -> String {
+    let proxies = edited.iter().filter(|name| is_proxy(name)).count();
+    let clients = edited.iter().filter(|name| *name == CLIENT).count();
     let kinds = [
         (clients, "client", "clients"),
         (edited.len() - proxies - clients, "service", "services"),

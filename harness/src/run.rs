@@ -12,6 +12,7 @@ use crate::{
     plan,
     report::Report,
     scenario::{self, Role, Scenario},
+    tally,
 };
 use chassis::{
     config::{Callee, Config, DEFAULT_SPAN_QUEUE},
@@ -27,9 +28,6 @@ use tokio::sync::watch;
 /// Spans that may wait for export in one process, at least and at most. The queue is laid out when a process starts, so a
 /// small run pays for a small one; the most rides out two seconds of a collector that looks elsewhere.
 const SPAN_QUEUE: (u128, u128) = (2_048, DEFAULT_SPAN_QUEUE as u128);
-/// Spans of one arrival, in the process where it arrives: its own, its call's and its attempts', generously.
-const SPANS_PER_ARRIVAL: u128 = 4;
-
 /// What a run needs besides its scenario.
 pub struct Options {
     /// The program that serves (`PROGRAM service NAME`).
@@ -97,6 +95,7 @@ pub struct Ran {
 pub async fn run(scenario: &Scenario, mut options: Options) -> Result<Ran, RunError> {
     let plan = Plan::new(scenario, options.max_calls)?;
     let entry = plan.roles[0];
+    let interrupt = options.interrupt.clone();
     let mut phases = Phases::begin(SystemTime::now());
 
     let mut up = Up::start(plan, &mut options).await?;
@@ -131,6 +130,7 @@ pub async fn run(scenario: &Scenario, mut options: Options) -> Result<Ran, RunEr
     let (collected, ended, counts) = up.stop().await?;
     phases.stopped();
 
+    observer.note_interrupt(*interrupt.borrow());
     let Collected { tally, forwarded } = collected;
     let evidence = observer.into_evidence(services, counts, loaded, tally);
     let measured = Measured {
@@ -177,8 +177,15 @@ impl Plan {
         let worst = at_most(forecast.per_request.arrivals_worst, u128::MAX);
         scenario::check_deadline(worst, scenario.load.deadline).map_err(RunError::Refused)?;
         plan::check_waits(&client, &services, &scenario.load, &forecast).map_err(RunError::Refused)?;
-        let spans = at_most(total, SPAN_QUEUE.1).saturating_mul(SPANS_PER_ARRIVAL);
-        let queue = usize::try_from(spans.clamp(SPAN_QUEUE.0, SPAN_QUEUE.1)).unwrap_or(DEFAULT_SPAN_QUEUE);
+        let spans = spans(&forecast);
+        if spans > model::Count::from(tally::MAX_SPANS as u64) {
+            return Err(RunError::Refused(format!(
+                "this plan makes {spans} spans, and the collector holds {}: send fewer requests (-n)",
+                tally::MAX_SPANS
+            )));
+        }
+        let queue = at_most(spans, SPAN_QUEUE.1).max(SPAN_QUEUE.0);
+        let queue = usize::try_from(queue).unwrap_or(DEFAULT_SPAN_QUEUE);
         for config in services.iter_mut().chain([&mut client]) {
             config.span_queue = queue;
         }
@@ -189,6 +196,13 @@ impl Plan {
             roles,
         })
     }
+}
+
+/// Spans of the whole run: one for each call, each attempt and each arrival. On average where they are drawn.
+fn spans(forecast: &model::Prediction) -> model::Count {
+    let of = |predicted: &model::Predicted| predicted.mean.map_or(predicted.max, model::Count::rounded_up);
+    let links = forecast.links.iter().map(|link| of(&link.calls) + of(&link.sent));
+    links.fold(forecast.total_arrivals, |sum, link| sum + link)
 }
 
 fn at_most(count: model::Count, most: u128) -> u128 {

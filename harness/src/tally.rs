@@ -6,7 +6,7 @@
 //! (orphans) is computed once, at the end, and of several spans that claim the same ids the same one is kept
 //! whichever came first.
 //!
-//! A span is held in 32 bytes and 8 to 16 more of index; names and attributes are hashed, never stored.
+//! A span is held in 40 bytes and 8 to 16 more of index; names and attributes are hashed, never stored.
 
 mod index;
 mod record;
@@ -37,8 +37,7 @@ pub const MAX_SERVICE_NAME: usize = 256;
 pub const MAX_CONFLICTS: usize = 65_536;
 /// Most conflicts that [`Tally::named_conflicts`] names.
 pub const MAX_NAMED_CONFLICTS: usize = 16;
-/// The resource attribute that carries the run's nonce.
-pub const RUN_ATTRIBUTE: &str = "retryscope.run";
+pub use chassis::telemetry::RUN_ATTRIBUTE;
 /// The resource attribute that names the service, of the OpenTelemetry resource conventions.
 const SERVICE_ATTRIBUTE: &str = "service.name";
 

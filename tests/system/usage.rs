@@ -75,7 +75,7 @@ pub fn tests() -> Vec<Trial> {
         }),
         test("usage::the_first_ctrl_c_settles_and_says_incomplete", || {
             // Until it falls into the middle of the load: when that begins is the machine's affair.
-            for tenths in 4..30 {
+            for tenths in 1..30 {
                 let interrupted = interrupted(&["INT"], Duration::from_millis(tenths * 100))?;
                 let operations = &interrupted.report["operations"];
                 let count = |key: &str| operations[key].as_u64().unwrap_or(0);
@@ -248,6 +248,16 @@ pub fn tests() -> Vec<Trial> {
             }
             Ok(())
         }),
+        test("usage::a_variable_of_what_is_not_built_is_refused_by_name", || {
+            for name in ["RETRYSCOPE_ATTACH", "RETRYSCOPE_TRACE_URL"] {
+                let output = command(&["run"]).env(name, "x").output()?;
+                let said = String::from_utf8_lossy(&output.stderr);
+                check(output.status.code() == Some(2) && said.contains(name), || {
+                    said.to_string()
+                })?;
+            }
+            Ok(())
+        }),
         test("usage::an_outside_collector_that_is_absent_changes_no_count", || {
             let ran = run(&["run", "--otlp", "http://127.0.0.1:9"]);
             check(ran.exit == 0, || format!("exit {}: {}", ran.exit, ran.stderr))?;
@@ -339,6 +349,11 @@ fn interrupted(signals: &[&str], after: Duration) -> Result<Interrupted, Failed>
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
+    let up = Instant::now() + Duration::from_secs(20);
+    while children(child.id()).len() < 4 {
+        check(Instant::now() < up, || "four services never came up".to_owned())?;
+        std::thread::sleep(Duration::from_millis(5));
+    }
     std::thread::sleep(after);
     let mut left = children(child.id());
     if let ([_, _, ..], Some(stopped)) = (signals, left.first()) {

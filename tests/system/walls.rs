@@ -103,6 +103,11 @@ const FORBIDDEN: [(&str, &[&str], &[&str]); 7] = [
             "layers::deadline",
             "layers::fault",
             "layers::retry",
+            "super::ledger",
+            "super::trace",
+            "super::deadline",
+            "super::fault",
+            "super::retry",
         ],
     ),
     (

@@ -144,24 +144,25 @@ pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Most digits of a `grpc-timeout` (gRPC over HTTP/2).
-const TIMEOUT_DIGITS: u128 = 99_999_999;
+/// Most digits of a `grpc-timeout` (gRPC over HTTP/2), and the largest number they write.
+const MAX_TIMEOUT_DIGITS: usize = 8;
+const MAX_TIMEOUT_COUNT: u128 = 99_999_999;
 
 /// Writes a `grpc-timeout`: the finest unit that fits, rounded down so that no hop is given more than is left.
 pub fn format_timeout(left: Duration) -> String {
     for (unit, letter) in [(1, 'n'), (1_000, 'u'), (1_000_000, 'm'), (1_000_000_000, 'S')] {
         let count = left.as_nanos() / unit;
-        if count <= TIMEOUT_DIGITS {
+        if count <= MAX_TIMEOUT_COUNT {
             return format!("{count}{letter}");
         }
     }
-    format!("{TIMEOUT_DIGITS}S")
+    format!("{MAX_TIMEOUT_COUNT}S")
 }
 
 /// Reads a `grpc-timeout`; `None` for what is none.
 pub fn parse_timeout(text: &str) -> Option<Duration> {
     let digits = text.get(..text.len().checked_sub(1)?)?;
-    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+    if digits.is_empty() || digits.len() > MAX_TIMEOUT_DIGITS || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     let count: u64 = digits.parse().ok()?;

@@ -1,5 +1,5 @@
-//! One service's whole configuration, and its one codec: pairs of names and values, as the environment carries them, as the
-//! control port reports them and as the compose file writes them. The only reader of the environment.
+//! One service's whole configuration, and its one codec: pairs of names and values, as the environment carries them and as the
+//! control port reports them. The only reader of the environment.
 
 use crate::{
     code::{self, Code},
@@ -133,9 +133,6 @@ pub const NAMES: [&str; 16] = [
     RECORDS,
 ];
 
-/// Names of the harness's own flags in the environment; a service may see them and looks past them.
-const FOREIGN: [&str; 3] = ["RETRYSCOPE_ATTACH", "RETRYSCOPE_TRACE_URL", "RETRYSCOPE_ENVOY"];
-
 /// Spans that may wait in a queue by default: two seconds of a stopped collector at full load.
 pub const DEFAULT_SPAN_QUEUE: usize = 65_536;
 /// Single arrivals kept by default.
@@ -166,7 +163,7 @@ impl Config {
     pub fn from_env(default_service: &str) -> Result<Self, ConfigError> {
         let ours = std::env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
-            (name.starts_with(PREFIX) && !FOREIGN.contains(&name.as_str()))
+            name.starts_with(PREFIX)
                 .then(|| (name, value.to_string_lossy().into_owned()))
         });
         let mut pairs: BTreeMap<_, _> = ours.collect();

@@ -27,8 +27,9 @@ const PENDING_RESETS: usize = 1_000_000;
 const HEADER_LIST: u32 = 1024 * 1024;
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
-/// Longest wait for connections to finish when the process stops. A silent peer must not hold it.
-const DRAIN: Duration = Duration::from_secs(2);
+/// Longest wait for connections to finish when the process stops. A silent peer must not hold it, and the parent that kills
+/// after two seconds leaves time for the last spans.
+const DRAIN: Duration = Duration::from_secs(1);
 /// Pause after the system refused to accept (out of file descriptors): the loop must not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
@@ -86,7 +87,7 @@ impl Port {
     /// Shares the address with the placeholder just long enough to listen: a stranger who asks to reuse it is refused.
     fn listen(&self) -> io::Result<TcpListener> {
         self.placeholder.set_reuseaddr(true)?;
-        let listener = bound(self.address)?.listen(BACKLOG);
+        let listener = bound(self.address).and_then(|socket| socket.listen(BACKLOG));
         self.placeholder.set_reuseaddr(false)?;
         listener
     }

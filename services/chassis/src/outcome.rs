@@ -77,7 +77,8 @@ pub fn of_transport(error: Box<dyn Error + Send + Sync>, codes: TransportCodes) 
             refused |= io.kind() == std::io::ErrorKind::ConnectionRefused;
         }
         if let Some(h2) = error.downcast_ref::<h2::Error>() {
-            stream_code = h2.is_reset().then(|| h2.reason()).flatten();
+            // A GOAWAY is about the connection, not about this stream.
+            stream_code = h2.reason().filter(|_| !h2.is_go_away());
         }
         cause = error.source();
     }
@@ -171,7 +172,7 @@ mod tests {
             (h2::Reason::REFUSED_STREAM, Code::Unavailable),
             (h2::Reason::ENHANCE_YOUR_CALM, Code::ResourceExhausted),
         ] {
-            let (status, _) = of_transport(reset(reason), TransportCodes::Raw);
+            let (status, _) = of_transport(reset(reason), TransportCodes::Normalized);
             assert_eq!(status.code(), code);
         }
     }

@@ -91,7 +91,7 @@ pub type Build = fn(&Config, &Arc<Counts>) -> Result<Shop, OutboundError>;
 
 /// Runs a service as this process: reads the environment, serves until it is told to stop.
 pub fn main(default_name: &str, build: Build) -> ExitCode {
-    if std::env::args().any(|argument| argument == UNTIL_STDIN_CLOSES) {
+    if std::env::args_os().any(|argument| argument == UNTIL_STDIN_CLOSES) {
         exit_when_stdin_closes();
     }
     match run(default_name, build) {

@@ -83,11 +83,11 @@ pub enum Disturbance {
         /// How many.
         count: u64,
     },
-    /// The HTTP/2 library turned arrivals away before they could be counted.
+    /// The HTTP/2 library ended connections, and turned away what was on them before it could be counted.
     RejectedByTransport {
         /// Where.
         service: String,
-        /// How many.
+        /// How many connections.
         count: u64,
     },
     /// A service still worked when waiting for it ended.
@@ -207,8 +207,7 @@ impl fmt::Display for Disturbance {
             Self::RejectedByTransport { service, count } => {
                 write!(
                     f,
-                    "At {service}, {} by the HTTP/2 library before any count.",
-                    attempts_were(*count, "rejected")
+                    "Connections to {service} that the HTTP/2 library ended, with calls that nobody counted: {count}."
                 )
             }
             Self::NotSettled { service, in_flight } => {

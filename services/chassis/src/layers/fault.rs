@@ -91,6 +91,9 @@ impl Around for FaultLayer {
 /// Requests whose arrivals are remembered: far more than can be in flight at once.
 const MAX_REQUESTS: usize = 65_536;
 
+/// Paths of one request that are told apart; a stranger who invents more draws as if each came for the first time.
+const MAX_PATHS: usize = 65_536;
+
 /// What has arrived so far, as far as a fault may ask.
 #[derive(Debug, Default)]
 struct Seen {
@@ -130,7 +133,11 @@ impl Seen {
         }
         let mut hasher = DefaultHasher::new();
         path.attempts.hash(&mut hasher);
-        let times = request.paths.entry(hasher.finish()).or_default();
+        let path = hasher.finish();
+        if request.paths.len() >= MAX_PATHS && !request.paths.contains_key(&path) {
+            return (in_process, in_request, 0);
+        }
+        let times = request.paths.entry(path).or_default();
         let occurrence = *times;
         *times += 1;
         (in_process, in_request, occurrence)

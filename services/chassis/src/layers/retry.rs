@@ -126,7 +126,11 @@ impl Retry {
                 Ending::Code(Code::Ok) | Ending::Dropped => {}
                 Ending::Code(Code::DeadlineExceeded) => self.refuse(Refusal::Deadline),
                 Ending::Code(code) if !self.policy.retry_on.contains(code) => self.refuse(Refusal::Code),
-                Ending::Code(_) | Ending::Broken => self.refuse(Refusal::Committed),
+                Ending::Code(_) => self.refuse(Refusal::Committed),
+                Ending::Broken => {
+                    self.count(|link| link.transport_errors += 1);
+                    self.refuse(Refusal::Committed);
+                }
             })
         })
     }
