@@ -408,14 +408,10 @@ fn arrival(service: &str, record: &lab::Record, first_us: u64) -> Arrival {
 
 /// The attempts of every layer, the client's first.
 fn attempts(scenario: &Scenario) -> impl Iterator<Item = (&str, u32)> {
-    let services = &scenario.chain.services;
-    let callers = services.split_last().map_or(&[][..], |(_, callers)| callers);
-    let client = (crate::chain_line::CLIENT, scenario.chain.client.retry.attempts);
-    std::iter::once(client).chain(
-        callers
-            .iter()
-            .map(|service| (service.name.as_str(), service.caller.retry.attempts)),
-    )
+    scenario
+        .chain
+        .callers()
+        .map(|(name, caller)| (name, caller.retry.attempts))
 }
 
 /// The only layer with more than one attempt; `none` when several have, or no layer has.

@@ -63,11 +63,7 @@ pub fn predict(scenario: &Scenario) -> Prediction {
 }
 
 fn tries(scenario: &Scenario) -> Vec<Tries> {
-    let services = &scenario.chain.services;
-    let callers = services.split_last().map_or(&[][..], |(_, callers)| callers);
-    let client = std::iter::once((CLIENT, &scenario.chain.client));
-    let callers = client.chain(callers.iter().map(|service| (service.name.as_str(), &service.caller)));
-    let rows = callers.map(|(name, caller)| {
+    let rows = scenario.chain.callers().map(|(name, caller)| {
         let (code, proxy) = (caller.retry.attempts, caller.proxy_attempts.0);
         Tries {
             caller: name.to_owned(),
@@ -148,7 +144,8 @@ fn notes(scenario: &Scenario, services: &[PredictedService]) -> Vec<String> {
     } else if services.iter().all(|row| row.predicted.kind == PredictionKind::Exact) {
         notes.push("Exact: nothing here is left to chance.".to_owned());
     }
-    if faults.iter().any(shared) && scenario.load.concurrency > 1 {
+    let is_bounded = services.iter().any(|row| row.predicted.kind == PredictionKind::Bounds);
+    if is_bounded && faults.iter().any(shared) && scenario.load.concurrency > 1 {
         notes.push(
             "Requests at the same time share the first failures; their order decides, so these are bounds.".to_owned(),
         );

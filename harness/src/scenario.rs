@@ -61,6 +61,15 @@ pub struct Chain {
     pub services: Vec<Service>,
 }
 
+impl Chain {
+    /// Everybody who calls, with their names: the client, then every service but the bottom one.
+    pub fn callers(&self) -> impl Iterator<Item = (&str, &Caller)> {
+        let services = self.services.split_last().map_or(&[][..], |(_, callers)| callers);
+        let services = services.iter().map(|service| (service.name.as_str(), &service.caller));
+        std::iter::once((crate::chain_line::CLIENT, &self.client)).chain(services)
+    }
+}
+
 /// How one caller calls.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Caller {

@@ -1,7 +1,6 @@
 //! Plans that are refused before anything starts, with the way on. Pure; whoever has the model's figures calls them.
 
 use super::{Scenario, ScenarioError};
-use crate::chain_line::CLIENT;
 use std::time::Duration;
 
 /// Arrivals that one request may cause for each second of its deadline.
@@ -23,10 +22,7 @@ impl Scenario {
                 MAX_RUNNABLE - 1
             )));
         }
-        let client = (CLIENT, &self.chain.client);
-        let callers =
-            std::iter::once(client).chain(services.iter().map(|service| (service.name.as_str(), &service.caller)));
-        for (name, caller) in callers {
+        for (name, caller) in self.chain.callers() {
             let (attempts, proxy) = (caller.retry.attempts, caller.proxy_attempts.0);
             if proxy > 1 {
                 return Err(ScenarioError::NotRunnable(format!(
