@@ -248,20 +248,13 @@ async fn demo(command: Demo) -> Result<Answer, Failure> {
             break;
         }
     }
-    let comparison = Comparison {
-        schema: COMPARISON_SCHEMA.to_owned(),
+    let is_whole = runs.len() == 2;
+    Ok(side_by_side(
         runs,
-    };
-    let shown = match &comparison.runs[..] {
-        [_, _] => text::demo(&comparison, &command.output.program, style(&command.output)),
-        runs => each(runs, &command.output),
-    };
-    Ok(Answer {
-        exit_code: runner.exit_code(comparison.exit_code()),
-        shown,
-        json: target.map(|target| (target, json::comparison(&comparison))),
-        missed: missed(&comparison.runs),
-    })
+        is_whole.then_some(text::demo as Screen),
+        target,
+        &runner,
+    ))
 }
 
 async fn compared(command: Compare) -> Result<Answer, Failure> {
@@ -285,21 +278,33 @@ async fn compared(command: Compare) -> Result<Answer, Failure> {
             _ => {}
         }
     }
-    let comparison = Comparison {
-        schema: COMPARISON_SCHEMA.to_owned(),
+    let is_comparison = runs.len() > 1;
+    Ok(side_by_side(
         runs,
+        is_comparison.then_some(text::comparison as Screen),
+        target,
+        &runner,
+    ))
+}
+
+/// A screen of several runs.
+type Screen = fn(&Comparison, &str, Style) -> String;
+
+/// Several runs on one screen; one after another where a comparison was cut short and none fits.
+fn side_by_side(runs: Vec<Report>, screen: Option<Screen>, target: Option<Target>, runner: &Runner<'_>) -> Answer {
+    let output = runner.output;
+    let schema = COMPARISON_SCHEMA.to_owned();
+    let comparison = Comparison { schema, runs };
+    let shown = match screen {
+        Some(screen) => screen(&comparison, &output.program, style(output)),
+        None => each(&comparison.runs, output),
     };
-    let shown = if comparison.runs.len() > 1 {
-        text::comparison(&comparison, &command.output.program, style(&command.output))
-    } else {
-        each(&comparison.runs, &command.output)
-    };
-    Ok(Answer {
+    Answer {
         exit_code: runner.exit_code(comparison.exit_code()),
         shown,
         json: target.map(|target| (target, json::comparison(&comparison))),
         missed: missed(&comparison.runs),
-    })
+    }
 }
 
 /// The runs one after another, for a comparison that was cut short.
