@@ -7,20 +7,34 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-use crate::{expect::Expectation, scenario::Scenario};
+use crate::{
+    attach::Attach,
+    expect::Expectation,
+    scenario::{Change, Overrides, Scenario},
+    viewer::Viewer,
+};
+use chassis::fault::Fault;
 use std::{ffi::OsString, path::PathBuf};
 
 /// What the program is to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     /// The headline comparison.
-    Demo(Demo),
+    Demo(Box<Demo>),
     /// One scenario, measured.
     Run(Run),
     /// One scenario, by arithmetic alone.
     Predict(Predict),
     /// Several scenarios or saved reports side by side.
     Compare(Compare),
+    /// A chain that stays up.
+    Up(Up),
+    /// One request to a chain that is up.
+    Call(Call),
+    /// Other settings for a chain that is up.
+    Switch(Switch),
+    /// What a chain that is up has counted.
+    Status(Status),
     /// The list of built-in scenarios.
     Scenarios,
     /// One of the services; what the harness starts as its children.
@@ -35,6 +49,46 @@ pub enum Command {
         /// `host:port` of a service port or a control port.
         address: String,
     },
+    /// A file with a random secret for control ports, made unless it is there.
+    Token {
+        /// Its path.
+        file: PathBuf,
+    },
+    /// A script that completes commands and flags in a shell.
+    Completions {
+        /// The script.
+        script: String,
+    },
+}
+
+/// Which running services a command is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// They.
+    pub attach: Attach,
+    /// Whether a flag named them, and not the environment or nobody: a line that repeats the command then needs the flag.
+    pub is_flagged: bool,
+}
+
+/// What is measured or predicted.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Subject {
+    /// A scenario, with services of its own.
+    Own {
+        /// It.
+        scenario: Box<Scenario>,
+        /// What the user said beforehand.
+        expectations: Vec<Expectation>,
+    },
+    /// Services that already run, and what is to be put to them.
+    Attached {
+        /// Which.
+        link: Link,
+        /// What is to be different.
+        change: Box<Change>,
+        /// What the user said beforehand, not read yet: the services' names are not known here.
+        expect: Vec<String>,
+    },
 }
 
 /// `harness`, `harness demo`.
@@ -44,8 +98,14 @@ pub struct Demo {
     pub per_hop: Scenario,
     /// One owner retries.
     pub single_owner: Scenario,
+    /// Services that already run; without them the demo starts its own.
+    pub link: Option<Link>,
+    /// Whether it stays until it is told to leave, for a container that others enter.
+    pub stays: bool,
     /// The outside collector, `http://host:port`.
     pub otlp: Option<String>,
+    /// Where traces can be looked at.
+    pub viewer: Option<Viewer>,
     /// Where results go.
     pub output: Output,
 }
@@ -54,13 +114,13 @@ pub struct Demo {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// What to run; its chain can be run.
-    pub scenario: Scenario,
-    /// What the user said beforehand.
-    pub expectations: Vec<Expectation>,
+    pub subject: Subject,
     /// Most arrivals that may be planned.
     pub max_calls: u64,
     /// The outside collector, `http://host:port`.
     pub otlp: Option<String>,
+    /// Where traces can be looked at.
+    pub viewer: Option<Viewer>,
     /// Where results go.
     pub output: Output,
 }
@@ -68,8 +128,8 @@ pub struct Run {
 /// `harness predict`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predict {
-    /// What to predict; up to 13 services and proxies.
-    pub scenario: Scenario,
+    /// What to predict; up to 13 services and proxies. It expects nothing.
+    pub subject: Subject,
     /// Where results go.
     pub output: Output,
 }
@@ -79,12 +139,12 @@ pub struct Predict {
 pub struct Compare {
     /// At least two.
     pub sides: Vec<Side>,
-    /// What the user said beforehand, of every scenario side.
-    pub expectations: Vec<Expectation>,
     /// Most arrivals that one side may plan.
     pub max_calls: u64,
     /// The outside collector, `http://host:port`.
     pub otlp: Option<String>,
+    /// Where traces can be looked at.
+    pub viewer: Option<Viewer>,
     /// Where results go.
     pub output: Output,
 }
@@ -93,9 +153,79 @@ pub struct Compare {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Side {
     /// To be run; its chain can be run.
-    Scenario(Box<Scenario>),
+    Subject(Subject),
     /// A report that was saved with `--json`; the file exists.
     Saved(PathBuf),
+}
+
+/// `harness up`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Up {
+    /// What it starts as; its chain can be run.
+    pub scenario: Scenario,
+    /// The ports of each service, the top one first; port 0 takes a free one.
+    pub ports: Vec<Ports>,
+    /// A file that says, once all services are up, how to attach to them. Gone when they are.
+    pub ready_file: Option<PathBuf>,
+    /// The outside collector, `http://host:port`.
+    pub otlp: Option<String>,
+    /// Where results go.
+    pub output: Output,
+}
+
+/// The two ports of one service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ports {
+    /// Where it is called.
+    pub service: u16,
+    /// Where it is asked.
+    pub control: u16,
+}
+
+/// `harness call`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// Which chain.
+    pub link: Link,
+    /// What the request asks for, its deadline, the client's attempts: nothing that a service is told.
+    pub change: Change,
+    /// The outside collector, `http://host:port`.
+    pub otlp: Option<String>,
+    /// Where traces can be looked at.
+    pub viewer: Option<Viewer>,
+    /// Where results go.
+    pub output: Output,
+}
+
+/// `harness fail`, `heal`, `retry`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Switch {
+    /// Which chain.
+    pub link: Link,
+    /// What is to be different.
+    pub to: SwitchTo,
+    /// Where results go.
+    pub output: Output,
+}
+
+/// What a switch makes different.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SwitchTo {
+    /// Faults, each of a service or of the bottom one. Never empty.
+    Fail(Vec<(Option<String>, Fault)>),
+    /// These services work again; all of them when none is named.
+    Heal(Vec<String>),
+    /// Who retries, and how. Never empty.
+    Retry(Box<Overrides>),
+}
+
+/// `harness status`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// Which chain.
+    pub link: Link,
+    /// Where results go.
+    pub output: Output,
 }
 
 /// Where results go, and how.

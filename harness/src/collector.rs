@@ -17,7 +17,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 };
 use std::{
     io,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     pin::pin,
     thread::JoinHandle,
     time::Duration,
@@ -72,8 +72,8 @@ pub struct Collected {
 /// Why there is no collector.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectorError {
-    /// No loopback port could be had.
-    #[error("the collector could not listen on the loopback")]
+    /// No port could be had.
+    #[error("the collector could not listen")]
     Listen(#[source] io::Error),
     /// Its thread or its runtime could not be started.
     #[error("the collector could not be started")]
@@ -86,7 +86,12 @@ pub enum CollectorError {
 impl Collector {
     /// Starts collecting the run with this nonce on a free loopback port.
     pub fn start(run: impl Into<String>, forward: Option<Forward>) -> Result<Self, CollectorError> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(CollectorError::Listen)?;
+        Self::start_on(Ipv4Addr::LOCALHOST.into(), run, forward)
+    }
+
+    /// The same on another address of this machine, for services that run elsewhere. Only spans with the nonce count.
+    pub fn start_on(address: IpAddr, run: impl Into<String>, forward: Option<Forward>) -> Result<Self, CollectorError> {
+        let listener = TcpListener::bind((address, 0)).map_err(CollectorError::Listen)?;
         listener.set_nonblocking(true).map_err(CollectorError::Listen)?;
         let address = listener.local_addr().map_err(CollectorError::Listen)?;
         let runtime = thread::runtime().map_err(CollectorError::Start)?;
@@ -235,7 +240,8 @@ impl Owner {
                     .flat_map(|group| &mut group.scope_spans)
                     .for_each(|scope| scope.spans.retain(has_valid_ids));
             }
-            forwarder.offer(request, ingested.accepted);
+            let spans = forwarder.sift(&mut request).unwrap_or(ingested.accepted);
+            forwarder.offer(request, spans);
         }
     }
 }

@@ -7,15 +7,20 @@ use crate::{
     report::{self, Arrival, Count, Link, Operations, Receipt, Sample, Service, ServiceKind},
     scenario::Scenario,
     tally::Tally,
+    viewer::{Viewer, trace_id},
 };
 use chassis::{
+    address::Address,
     code::{self, Code},
     counts::{Counts, Outcome, Refusal},
     fault::Fault,
 };
 use model::verdict::{Disturbance, Observation, Observed, ObservedLink};
 use proto::lab::v1 as lab;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// Arrivals that the receipts of one report show, at most: whole requests up to it.
 const RECEIPT_ARRIVALS: usize = 10_000;
@@ -32,6 +37,8 @@ pub struct Evidence {
     pub tally: Tally,
     /// What went wrong and no fault asked for.
     pub disturbances: Vec<Disturbance>,
+    /// The generation that was predicted, where services are attached that others may switch.
+    pub generation: Option<u64>,
 }
 
 /// What is known of one service.
@@ -143,6 +150,11 @@ impl Evidence {
                 count: operations.not_sent,
             });
         }
+        if operations.mixed > 0 {
+            disturbances.push(Disturbance::Mixed {
+                count: operations.mixed,
+            });
+        }
         if operations.unfinished > 0 {
             disturbances.push(Disturbance::Unfinished {
                 count: operations.unfinished,
@@ -191,16 +203,44 @@ impl Evidence {
 
     fn failed_by_code(&self) -> impl Iterator<Item = (Code, u64)> {
         let mut by_code = BTreeMap::new();
-        for code in self.loaded.ended.values().filter(|code| **code != Code::Ok) {
-            *by_code.entry(*code as i32).or_insert(0) += 1;
+        for code in self.loaded.ended.values().map(|ended| ended.code) {
+            if code != Code::Ok {
+                *by_code.entry(code as i32).or_insert(0) += 1;
+            }
         }
         by_code.into_iter().map(|(code, count)| (Code::from_i32(code), count))
+    }
+
+    /// Requests that met other settings than the predicted ones. At least 1 where the totals say so and the records that would
+    /// tell which are gone.
+    fn mixed(&self) -> u64 {
+        let Some(generation) = self.generation else { return 0 };
+        let is_other = |other: &u64| *other != generation;
+        let records = self
+            .services
+            .iter()
+            .filter_map(|reading| reading.records.as_ref())
+            .flatten();
+        let met: BTreeSet<_> = records
+            .filter(|record| is_other(&record.generation))
+            .map(|record| record.request)
+            .collect();
+        let totals = self.services.iter().filter_map(|reading| reading.totals.as_ref());
+        let any = totals
+            .flat_map(|totals| &totals.generations)
+            .any(|counted| counted.received > 0 && is_other(&counted.generation));
+        (met.len() as u64).max(any.into())
     }
 
     /// What became of the requests.
     pub fn operations(&self, requested: u64) -> Operations {
         let ended = self.loaded.ended.len() as u64;
-        let ok = self.loaded.ended.values().filter(|code| **code == Code::Ok).count() as u64;
+        let ok = self
+            .loaded
+            .ended
+            .values()
+            .filter(|ended| ended.code == Code::Ok)
+            .count() as u64;
         Operations {
             requested,
             sent: self.loaded.sent,
@@ -208,7 +248,7 @@ impl Evidence {
             ok,
             failed: ended - ok,
             unfinished: self.loaded.sent - ended,
-            mixed: 0,
+            mixed: self.mixed(),
             by_code: self
                 .failed_by_code()
                 .map(|(code, count)| (code::name(code).to_owned(), count))
@@ -279,7 +319,7 @@ impl Evidence {
     }
 
     /// Single requests with their arrivals, and how much of the run they are.
-    pub fn receipts(&self, scenario: &Scenario) -> (Vec<Receipt>, Sample) {
+    pub fn receipts(&self, scenario: &Scenario, viewer: Option<&Viewer>) -> (Vec<Receipt>, Sample) {
         let totals = self.services.iter().filter_map(|reading| reading.totals.as_ref());
         // Requests up to this one may have lost arrivals somewhere; above it every service has all of them.
         let given_up = totals.map(|totals| totals.given_up_through).max().unwrap_or(0);
@@ -314,17 +354,16 @@ impl Evidence {
                 break;
             }
             arrivals.sort_by_key(|(_, record)| record.start_us);
+            let ended = self.loaded.ended.get(&request);
+            let trace = ended.map(|ended| ended.trace).filter(|trace| *trace != 0);
             receipts.push(Receipt {
                 operation: request,
+                trace_id: trace.map(trace_id),
+                trace_url: viewer.zip(trace).map(|(viewer, trace)| viewer.address(trace)),
                 owner: owner.clone(),
                 declared_attempts: declared,
                 observed_attempts: arrivals.iter().filter(|(service, _)| *service == bottom).count() as u64,
-                code: self
-                    .loaded
-                    .ended
-                    .get(&request)
-                    .map_or("unfinished", |code| code::name(*code))
-                    .to_owned(),
+                code: ended.map_or("unfinished", |ended| code::name(ended.code)).to_owned(),
                 attempts: arrivals
                     .iter()
                     .map(|(service, record)| arrival(service, record, first_us))
@@ -376,7 +415,7 @@ fn rank(disturbance: &Disturbance) -> u8 {
         Disturbance::Interrupted => 0,
         Disturbance::ProcessDied { .. } | Disturbance::ProcessStopped { .. } => 1,
         Disturbance::Unreachable { .. } | Disturbance::TotalsWentBack { .. } => 2,
-        Disturbance::DeadlinePassed { .. } => 3,
+        Disturbance::Mixed { .. } | Disturbance::DeadlinePassed { .. } => 3,
         Disturbance::TransportErrors { .. } | Disturbance::RejectedByTransport { .. } => 4,
         Disturbance::Unfinished { .. } | Disturbance::NotSent { .. } | Disturbance::NotSettled { .. } => 5,
         _ => 6,
@@ -464,17 +503,30 @@ impl From<model::Count> for Count {
     }
 }
 
+/// A process that took part.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// Its service.
+    pub name: String,
+    /// Its service port.
+    pub address: Address,
+    /// Its process number.
+    pub pid: u32,
+    /// Whether the run started it.
+    pub is_own: bool,
+}
+
 /// The rows of the processes.
-pub fn processes(members: &[(String, std::net::SocketAddr, u32)], ended: &[Ended]) -> Vec<report::Process> {
-    let rows = members.iter().map(|(name, address, pid)| report::Process {
-        service: name.clone(),
-        address: address.to_string(),
-        pid: Some(*pid),
-        owned: true,
-        loopback: address.ip().is_loopback(),
+pub fn processes(members: &[Process], ended: &[Ended]) -> Vec<report::Process> {
+    let rows = members.iter().map(|process| report::Process {
+        service: process.name.clone(),
+        address: process.address.to_string(),
+        pid: Some(process.pid),
+        owned: process.is_own,
+        loopback: process.address.is_loopback(),
         stopped: ended
             .iter()
-            .find(|ended| ended.name == *name)
+            .find(|ended| ended.name == process.name)
             .map(|ended| ended.how.clone())
             .unwrap_or_default(),
     });

@@ -1,12 +1,13 @@
-//! The service processes: started leaves first, by running this program again; watched while they run; stopped roots first.
+//! The services of a run: spawned or attached. Spawned ones are started leaves first, by running this program again, watched
+//! while they run, stopped roots first; attached ones are somebody else's and left running.
 
-use crate::scenario::Role;
+use crate::{scenario::Role, standing::Standing};
 use chassis::{
+    address::Address,
     config::{self, Callee, Config},
     process::{Announcement, UNTIL_STDIN_CLOSES},
 };
 use std::{
-    net::SocketAddr,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -36,11 +37,18 @@ pub struct Member {
     /// Its name in the chain line.
     pub name: String,
     /// Where it is called.
-    pub address: SocketAddr,
+    pub address: Address,
     /// Where it is asked.
-    pub control: SocketAddr,
+    pub control: Address,
     /// Its process number.
     pub pid: u32,
+    /// `None` for a process of somebody else.
+    own: Option<Own>,
+}
+
+/// A process of our own.
+#[derive(Debug)]
+struct Own {
     child: Child,
     /// Its standard input, which it lives as long as, and its output, so that it never writes into nothing.
     _lifelines: (ChildStdin, ChildStdout),
@@ -115,13 +123,27 @@ impl Fleet {
             if let Some(below) = members.last() {
                 start.config.callee = Some(Callee {
                     name: below.name.clone(),
-                    address: below.address,
+                    address: below.address.clone(),
                 });
             }
             members.push(Member::spawn(program, &start).await?);
         }
         members.reverse();
         Ok(Self { members })
+    }
+
+    /// Services that run already.
+    pub fn attached(standing: &Standing) -> Self {
+        let members = standing.services.iter().map(|service| Member {
+            name: service.name.clone(),
+            address: service.address.clone(),
+            control: service.lab.address().clone(),
+            pid: service.described.pid,
+            own: None,
+        });
+        Self {
+            members: members.collect(),
+        }
     }
 
     /// What is wrong with which service.
@@ -195,26 +217,53 @@ impl Member {
             return Err(silent(&how));
         };
         let pid = child.id().ok_or_else(|| silent("it ended at once"))?;
-        let (name, address, control) = (announced.service, announced.address, announced.control);
         let lifelines = (lifeline, lines.into_inner());
         Ok(Self {
-            name,
-            address,
-            control,
+            name: announced.service,
+            address: announced.address.into(),
+            control: announced.control.into(),
             pid,
-            child,
-            _lifelines: lifelines,
-            exited: None,
+            own: Some(Own {
+                child,
+                _lifelines: lifelines,
+                exited: None,
+            }),
         })
     }
 
+    /// Whether its process is ours.
+    pub fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
     fn trouble(&mut self) -> Option<Trouble> {
+        // What is wrong with somebody else's process shows on its control port.
+        let pid = self.pid;
+        self.own.as_mut().and_then(|own| own.trouble(pid))
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        if let Some(own) = &self.own {
+            own.signal(signal);
+        }
+    }
+
+    async fn leave(&mut self) -> String {
+        match &mut self.own {
+            Some(own) => own.leave().await,
+            None => "left running".to_owned(),
+        }
+    }
+}
+
+impl Own {
+    fn trouble(&mut self, pid: u32) -> Option<Trouble> {
         if self.exited.is_none() {
             self.exited = self.child.try_wait().ok().flatten();
         }
         match self.exited {
             Some(status) => Some(Trouble::Died(in_words(status))),
-            None => is_stopped(self.pid).then_some(Trouble::Stopped),
+            None => is_stopped(pid).then_some(Trouble::Stopped),
         }
     }
 

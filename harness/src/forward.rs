@@ -5,7 +5,10 @@
 //! [`ATTEMPT_LIMIT`], and never again: a retry is what this tool counts, so its own parts make none that nobody asked
 //! for. Leaving takes at most [`LEAVE_LIMIT`]. Nothing is printed here; [`Forwarded`] says what became of it all.
 
-use crate::collector::thread;
+use crate::{
+    collector::thread,
+    tally::{SERVICE_ATTRIBUTE, text_of},
+};
 use http::Uri;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, trace_service_client::TraceServiceClient,
@@ -47,6 +50,8 @@ const DEFAULT_PORT: u16 = 4317;
 pub struct Forward {
     url: String,
     endpoint: Endpoint,
+    /// Services whose spans get there by themselves.
+    without: Vec<String>,
 }
 
 /// An address that nothing can be forwarded to.
@@ -113,7 +118,17 @@ impl Forward {
         Ok(Self {
             url,
             endpoint: endpoint.connect_timeout(ATTEMPT_LIMIT).tcp_nodelay(true),
+            without: Vec::new(),
         })
+    }
+
+    /// The same without the spans of these services.
+    #[must_use]
+    pub fn without(self, services: Vec<String>) -> Self {
+        Self {
+            without: services,
+            ..self
+        }
     }
 
     /// The address as it is used: `http://HOST:PORT`.
@@ -146,6 +161,7 @@ pub struct Forwarded {
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     url: String,
+    without: Vec<String>,
     queue: mpsc::UnboundedSender<Batch>,
     waiting: Arc<Waiting>,
     offered: u64,
@@ -171,7 +187,7 @@ struct Waiting {
 
 impl Forwarder {
     /// Starts the thread; nothing is connected before the first batch.
-    pub(crate) fn start(Forward { url, endpoint }: Forward) -> io::Result<Self> {
+    pub(crate) fn start(Forward { url, endpoint, without }: Forward) -> io::Result<Self> {
         let (queue, batches) = mpsc::unbounded_channel();
         let (leave, leaving) = watch::channel(None);
         let waiting = Arc::new(Waiting::default());
@@ -185,6 +201,7 @@ impl Forwarder {
         let (thread, outcome) = thread::spawn("forwarder", thread::runtime()?, make)?;
         Ok(Self {
             url,
+            without,
             queue,
             waiting,
             offered: 0,
@@ -193,6 +210,20 @@ impl Forwarder {
             outcome,
             thread,
         })
+    }
+
+    /// Takes out of a batch what gets there by itself; answers how many spans are left, `None` for all.
+    pub(crate) fn sift(&self, request: &mut ExportTraceServiceRequest) -> Option<u64> {
+        if self.without.is_empty() {
+            return None;
+        }
+        request.resource_spans.retain(|group| {
+            let resource = group.resource.as_ref();
+            let name = resource.and_then(|resource| text_of(&resource.attributes, SERVICE_ATTRIBUTE));
+            !name.is_some_and(|name| self.without.iter().any(|other| other == name))
+        });
+        let scopes = request.resource_spans.iter().flat_map(|group| &group.scope_spans);
+        Some(scopes.map(|scope| scope.spans.len() as u64).sum())
     }
 
     /// Queues a batch, or counts it as dropped. Never waits.

@@ -1,16 +1,17 @@
 //! The end of a run: evidence against prediction, and the report of both.
 
 use crate::{
-    evidence::{Evidence, processes},
+    attach::Attach,
+    evidence::{Evidence, Process, processes},
     expect::{Counts as Expectable, Expectation},
     fleet::Ended,
     load::Loaded,
     report::{self, Latency, Report, Timing},
     scenario::{self, Scenario},
+    viewer::Viewer,
 };
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -22,14 +23,18 @@ pub struct Measured<'a> {
     pub prediction: model::Prediction,
     /// What was observed.
     pub evidence: Evidence,
-    /// The processes: name, service port, process number.
-    pub members: Vec<(String, SocketAddr, u32)>,
+    /// The processes.
+    pub members: Vec<Process>,
     /// How they ended.
     pub ended: Vec<Ended>,
     /// How long each part took.
     pub phases: Phases,
     /// What the user said beforehand.
     pub expectations: Vec<Expectation>,
+    /// Where traces can be looked at.
+    pub viewer: Option<Viewer>,
+    /// The flag that names the services, where they are attached and a flag named them.
+    pub attach: Option<Attach>,
 }
 
 /// How long each part of a run took.
@@ -87,15 +92,17 @@ pub fn report(measured: &Measured<'_>) -> Report {
         ended,
         phases,
         expectations,
+        viewer,
+        attach,
     } = measured;
     let requested = scenario.load.requests;
     let judgement = model::judge(prediction, &evidence.observation(requested));
     let operations = evidence.operations(requested);
     let services = evidence.services(prediction);
-    let (receipts, receipts_sample) = evidence.receipts(scenario);
+    let (receipts, receipts_sample) = evidence.receipts(scenario, viewer.as_ref());
     Report {
         schema: report::SCHEMA.to_owned(),
-        command: command(scenario, expectations),
+        command: command(scenario, expectations, attach.as_ref()),
         chain: scenario.chain_line(),
         scenario: scenario.effective(),
         expected: expected(expectations, &services, &operations),
@@ -121,8 +128,12 @@ pub fn report(measured: &Measured<'_>) -> Report {
     }
 }
 
-fn command(scenario: &Scenario, expectations: &[Expectation]) -> String {
+fn command(scenario: &Scenario, expectations: &[Expectation], attach: Option<&Attach>) -> String {
     let mut command = scenario.repeat("run");
+    if let Some(attach) = attach {
+        command.push_str(" --attach ");
+        command.push_str(&scenario::shell_quoted(&attach.to_string()));
+    }
     for expectation in expectations {
         command.push_str(" --expect ");
         command.push_str(&scenario::shell_quoted(&expectation.to_string()));

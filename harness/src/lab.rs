@@ -1,12 +1,18 @@
-//! Asking a running service: its configuration, its totals, its records; and telling it to export its spans.
+//! Asking a running service: its configuration, its totals, its records; and telling it what to do.
 
 use crate::fleet::Member;
-use chassis::config::{Config, ConfigError};
+use chassis::{
+    address::Address,
+    config::{Config, ConfigError},
+    control::AUTHORIZATION,
+};
 use proto::lab::v1::{self as lab, control_client::ControlClient, ledger_client::LedgerClient};
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 use thiserror::Error;
 use tonic::{
-    Status,
+    Code, Request, Status, Streaming,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
     transport::{Channel, Endpoint},
 };
 
@@ -26,8 +32,16 @@ pub enum LabError {
         /// Which service.
         service: String,
         /// Its control port.
-        address: SocketAddr,
+        address: Address,
         /// What came instead.
+        status: Box<Status>,
+    },
+    /// It answers that it does not do what was asked.
+    #[error("{service} refuses: {message}", message = status.message())]
+    Refused {
+        /// Which service.
+        service: String,
+        /// What it says.
         status: Box<Status>,
     },
     /// It says something that cannot be its configuration.
@@ -40,23 +54,89 @@ pub enum LabError {
     },
 }
 
+impl LabError {
+    /// Whether somebody else has put a newer generation in force.
+    pub fn is_stale(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if status.code() == Code::FailedPrecondition)
+    }
+}
+
+/// The secret of control ports, as it is sent.
+#[derive(Debug, Clone, Default)]
+pub struct Token(Option<MetadataValue<Ascii>>);
+
+impl Token {
+    /// `None` sends nothing. The text is printable ASCII, as `chassis::config::control_token` gives it.
+    pub fn new(token: Option<&str>) -> Self {
+        let value = token.and_then(|token| format!("Bearer {token}").parse().ok());
+        Self(value)
+    }
+}
+
+impl Interceptor for Token {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert(AUTHORIZATION, token.clone());
+        }
+        Ok(request)
+    }
+}
+
 /// The control port of one service.
 #[derive(Debug, Clone)]
 pub struct Lab {
     service: String,
-    address: SocketAddr,
-    channel: Channel,
+    address: Address,
+    channel: InterceptedService<Channel, Token>,
+    /// The requests whose counts are asked for; all when nobody is followed.
+    followed: Option<Followed>,
+}
+
+/// Requests that are counted apart.
+#[derive(Debug, Clone)]
+pub struct Followed {
+    /// The number of the first.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+    /// The nonce of their spans' copies.
+    pub run: String,
+    /// Connections the service's HTTP/2 library had ended before.
+    rejected_before: u64,
+}
+
+/// What a service says of itself.
+#[derive(Debug, Clone)]
+pub struct Described {
+    /// The configuration in force.
+    pub config: Config,
+    /// The number of these settings.
+    pub generation: u64,
+    /// Its process number, in its own namespace.
+    pub pid: u32,
+    /// Whether it sends its spans somewhere by itself.
+    pub exports: bool,
+    /// The highest request number it has seen.
+    pub highest_request: u64,
+    /// Arrivals under these settings, as far as its fault counts them.
+    pub seen: u64,
 }
 
 impl Lab {
     /// Connects with the first question.
     pub fn of(member: &Member) -> Self {
-        let endpoint = Endpoint::from_shared(format!("http://{}", member.control)).expect("an address is a URI");
+        Self::at(&member.name, &member.control, &Token::default())
+    }
+
+    /// Connects with the first question.
+    pub fn at(service: &str, control: &Address, token: &Token) -> Self {
+        let endpoint = Endpoint::from_shared(format!("http://{control}")).expect("an address is a URI");
         let channel = endpoint.tcp_nodelay(true).connect_timeout(ANSWER).connect_lazy();
         Self {
-            service: member.name.clone(),
-            address: member.control,
-            channel,
+            service: service.to_owned(),
+            address: control.clone(),
+            channel: InterceptedService::new(channel, token.clone()),
+            followed: None,
         }
     }
 
@@ -65,27 +145,113 @@ impl Lab {
         &self.service
     }
 
-    /// The configuration in force.
-    pub async fn describe(&self) -> Result<Config, LabError> {
+    /// Its control port.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The same under the name it gives itself.
+    #[must_use]
+    pub fn named(self, service: &str) -> Self {
+        Self {
+            service: service.to_owned(),
+            ..self
+        }
+    }
+
+    /// What it says of itself.
+    pub async fn describe(&self) -> Result<Described, LabError> {
         let mut client = ControlClient::new(self.channel.clone());
-        let described = self.within(ANSWER, client.describe(lab::DescribeRequest {})).await?;
-        let pairs = described.config.into_iter().collect();
-        Config::read(&pairs).map_err(|source| LabError::Config {
+        let said = self.within(ANSWER, client.describe(lab::DescribeRequest {})).await?;
+        let pairs = said.config.into_iter().collect();
+        let config = Config::read(&pairs).map_err(|source| LabError::Config {
             service: self.service.clone(),
             source,
+        })?;
+        Ok(Described {
+            config,
+            generation: said.generation,
+            pid: said.pid,
+            exports: !said.exports_to.is_empty(),
+            highest_request: said.highest_request,
+            seen: said.seen,
         })
     }
 
-    /// Exact totals.
+    /// Puts settings in force, as a generation of this number.
+    pub async fn switch(&self, generation: u64, settings: BTreeMap<String, String>) -> Result<(), LabError> {
+        let mut client = ControlClient::new(self.channel.clone());
+        let settings = settings.into_iter().collect();
+        let request = lab::SwitchRequest { generation, settings };
+        self.within(ANSWER, client.switch(request)).await.map(drop)
+    }
+
+    /// Request numbers for nobody else, from the returned one on.
+    pub async fn reserve(&self, count: u64, at_least: u64) -> Result<u64, LabError> {
+        let mut client = ControlClient::new(self.channel.clone());
+        let reserved = client.reserve(lab::ReserveRequest { count, at_least });
+        self.within(ANSWER, reserved).await.map(|reserved| reserved.first)
+    }
+
+    /// Has requests counted apart and their spans copied to `otlp`, as long as the returned stream is kept; answers a lab whose
+    /// counts are theirs.
+    pub async fn follow(
+        &self,
+        (first, count): (u64, u64),
+        (otlp, run): (&str, &str),
+        span_queue: usize,
+    ) -> Result<(Self, Streaming<lab::Following>), LabError> {
+        let mut client = ControlClient::new(self.channel.clone());
+        let request = lab::FollowRequest {
+            first,
+            count,
+            otlp: otlp.to_owned(),
+            run: run.to_owned(),
+            span_queue: span_queue as u64,
+        };
+        let begun = async {
+            let mut stream = client.follow(request).await?.into_inner();
+            // The first message says that the counting has begun.
+            match stream.message().await? {
+                Some(_) => Ok(tonic::Response::new(stream)),
+                None => Err(Status::unavailable("it ended at once")),
+            }
+        };
+        let stream = self.within(ANSWER, begun).await?;
+        let mut lab = self.clone();
+        lab.followed = Some(Followed {
+            first,
+            count,
+            run: run.to_owned(),
+            rejected_before: 0,
+        });
+        let rejected_before = lab.totals().await?.rejected_by_transport;
+        if let Some(followed) = &mut lab.followed {
+            followed.rejected_before = rejected_before;
+        }
+        Ok((lab, stream))
+    }
+
+    /// Exact totals. Of followed requests, whose numbers then begin at 1, where some are.
     pub async fn totals(&self) -> Result<lab::Totals, LabError> {
-        let mut client = LedgerClient::new(self.channel.clone());
-        self.within(ANSWER, client.read(lab::ReadRequest {})).await
+        let mut client = LedgerClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE);
+        let first = self.followed.as_ref().map_or(0, |followed| followed.first);
+        let mut totals = self.within(ANSWER, client.read(lab::ReadRequest { first })).await?;
+        if let Some(followed) = &self.followed {
+            totals.rejected_by_transport -= followed.rejected_before.min(totals.rejected_by_transport);
+            totals.given_up_through = totals.given_up_through.saturating_sub(followed.first - 1);
+        }
+        Ok(totals)
     }
 
     /// Exports every span that has ended; the error is the service's own words.
     pub async fn flush(&self) -> Result<Result<(), String>, LabError> {
         let mut client = ControlClient::new(self.channel.clone());
-        let flushed = self.within(FLUSH, client.flush(lab::FlushRequest {})).await?;
+        let run = self
+            .followed
+            .as_ref()
+            .map_or(String::new(), |followed| followed.run.clone());
+        let flushed = self.within(FLUSH, client.flush(lab::FlushRequest { run })).await?;
         Ok(if flushed.error.is_empty() {
             Ok(())
         } else {
@@ -93,18 +259,29 @@ impl Lab {
         })
     }
 
-    /// The single arrivals still kept.
+    /// The single arrivals still kept; of followed requests, whose numbers then begin at 1, where some are.
     pub async fn records(&self) -> Result<Vec<lab::Record>, LabError> {
         let mut client = LedgerClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE);
+        let (first, count) = self
+            .followed
+            .as_ref()
+            .map_or((0, 0), |followed| (followed.first, followed.count));
         let read = async {
-            let mut stream = client.read_records(lab::ReadRecordsRequest {}).await?.into_inner();
+            let request = lab::ReadRecordsRequest { first, count };
+            let mut stream = client.read_records(request).await?.into_inner();
             let mut records = Vec::new();
             while let Some(batch) = stream.message().await? {
                 records.extend(batch.records);
             }
             Ok(tonic::Response::new(records))
         };
-        self.within(FLUSH, read).await
+        let mut records = self.within(FLUSH, read).await?;
+        if first > 0 {
+            for record in &mut records {
+                record.request -= first - 1;
+            }
+        }
+        Ok(records)
     }
 
     async fn within<T>(
@@ -115,12 +292,18 @@ impl Lab {
         let answered = tokio::time::timeout(longest, answer).await;
         let waited = || Status::deadline_exceeded(format!("no answer within {} s", longest.as_secs()));
         let response = answered.unwrap_or_else(|_| Err(waited()));
-        response
-            .map(tonic::Response::into_inner)
-            .map_err(|status| LabError::Unreachable {
-                service: self.service.clone(),
-                address: self.address,
-                status: Box::new(status),
-            })
+        response.map(tonic::Response::into_inner).map_err(|status| {
+            let (service, status) = (self.service.clone(), Box::new(status));
+            match status.code() {
+                Code::FailedPrecondition | Code::InvalidArgument | Code::Unauthenticated | Code::Unimplemented => {
+                    LabError::Refused { service, status }
+                }
+                _ => LabError::Unreachable {
+                    service,
+                    address: self.address.clone(),
+                    status,
+                },
+            }
+        })
     }
 }

@@ -16,6 +16,7 @@
 //!
 //! Not here: the arithmetic (`harness/model`), the services (`services/`). Start with `run.rs`.
 
+pub mod attach;
 pub mod chain_line;
 pub mod cli;
 pub mod collector;
@@ -36,4 +37,7 @@ pub mod report;
 pub mod run;
 pub mod sanitize;
 pub mod scenario;
+pub mod standing;
+pub mod status;
 pub mod tally;
+pub mod viewer;

@@ -7,6 +7,7 @@ use chassis::{
     config::Config,
     counts::Counts,
     outbound::{self, Outbound, OutboundError},
+    settings::Generation,
 };
 use hdrhistogram::Histogram;
 use proto::shop::v1::{
@@ -14,6 +15,7 @@ use proto::shop::v1::{
     frontend_client::FrontendClient, inventory_client::InventoryClient, pricing_client::PricingClient,
 };
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -62,28 +64,46 @@ impl Entry {
 pub struct Loaded {
     /// Requests started.
     pub sent: u64,
-    /// How each request that ended did, by its number.
-    pub ended: std::collections::BTreeMap<u64, Code>,
+    /// How each request that ended did, by its number in this load, from 1.
+    pub ended: BTreeMap<u64, Ended>,
     /// Time of each request that ended, microseconds.
     pub latency_us: Histogram<u64>,
     /// From the first request to the last answer.
     pub took: Duration,
+    /// What the last failure said, in its own words.
+    pub last_failure: Option<String>,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// With this code.
+    pub code: Code,
+    /// Its trace; 0 when none was made.
+    pub trace: u128,
 }
 
 struct Shared {
     load: Load,
     entry: Entry,
+    /// The client's settings: one generation, whatever happens further down.
+    settings: Arc<Generation>,
+    /// The number on the wire of the load's first request.
+    first: u64,
     next: AtomicU64,
-    ended: Mutex<(std::collections::BTreeMap<u64, Code>, Histogram<u64>)>,
+    ended: Mutex<(BTreeMap<u64, Ended>, Histogram<u64>)>,
+    /// What the last failure said.
+    last_failure: Mutex<Option<String>>,
     /// Requests that ended so far, for whoever shows progress.
     done: watch::Sender<u64>,
 }
 
-/// Sends `load.requests` requests, at most `load.concurrency` at once, until `stop` says to send no more.
+/// Sends `load.requests` requests, at most `load.concurrency` at once, until `stop` says to send no more. On the wire they are
+/// numbered from `first` on.
 pub async fn drive(
     load: &Load,
     role: Role,
-    client: &Config,
+    (client, first): (&Config, u64),
     counts: &Arc<Counts>,
     done: watch::Sender<u64>,
     stop: watch::Receiver<bool>,
@@ -93,8 +113,11 @@ pub async fn drive(
     let shared = Arc::new(Shared {
         load: load.clone(),
         entry,
+        settings: Generation::first(client.clone()),
+        first,
         next: AtomicU64::new(0),
-        ended: Mutex::new((std::collections::BTreeMap::new(), latency)),
+        ended: Mutex::new((BTreeMap::new(), latency)),
+        last_failure: Mutex::default(),
         done,
     });
     let began = Instant::now();
@@ -121,7 +144,13 @@ pub async fn drive(
         let mut ended = shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
         (std::mem::take(&mut ended.0), ended.1.clone())
     };
+    let last_failure = shared
+        .last_failure
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
     Ok(Loaded {
+        last_failure,
         sent,
         ended,
         latency_us,
@@ -137,16 +166,20 @@ async fn work(shared: Arc<Shared>, stop: watch::Receiver<bool>) {
             return;
         }
         let began = Instant::now();
-        let context = Context::root(request, shared.load.deadline);
-        let code = entry
-            .ask(&context, shared.load.item.clone())
-            .await
-            .map_or_else(|status| status.code(), |()| Code::Ok);
+        let number = shared.first + (request - 1);
+        let context = Context::root(number, shared.load.deadline, Arc::clone(&shared.settings));
+        let answer = entry.ask(&context, shared.load.item.clone()).await;
+        let code = answer.as_ref().map_or_else(Status::code, |()| Code::Ok);
+        if let Err(status) = answer {
+            let mut last = shared.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = Some(status.message().to_owned());
+        }
         let took = u64::try_from(began.elapsed().as_micros())
             .unwrap_or(LONGEST_US)
             .clamp(1, LONGEST_US);
         let mut ended = shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.0.insert(request, code);
+        let trace = context.trace.id().unwrap_or(0);
+        ended.0.insert(request, Ended { code, trace });
         ended.1.record(took).expect("clamped into the bounds");
         drop(ended);
         shared.done.send_modify(|done| *done += 1);

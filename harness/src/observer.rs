@@ -11,13 +11,7 @@ use crate::{
     scenario::{Load, Role},
     tally::Tally,
 };
-use chassis::{
-    config::Config,
-    counts::{Counts, SpanKind},
-    fault::Fault,
-    outbound::OutboundError,
-    telemetry::Telemetry,
-};
+use chassis::{config::Config, counts::Counts, fault::Fault, outbound::OutboundError, telemetry::Telemetry};
 use futures_util::future::join_all;
 use model::verdict::Disturbance;
 use proto::lab::v1 as lab;
@@ -55,7 +49,7 @@ impl Observer {
     pub async fn drive(
         &mut self,
         fleet: &mut Fleet,
-        (load, entry, client, counts): (&Load, Role, &Config, &Arc<Counts>),
+        (load, entry, client, counts): (&Load, Role, (&Config, u64), &Arc<Counts>),
         progress: watch::Sender<u64>,
         mut interrupt: watch::Receiver<bool>,
     ) -> Result<Loaded, OutboundError> {
@@ -216,7 +210,7 @@ impl Observer {
 
     /// Makes every process export its spans.
     pub async fn flush(&mut self, labs: &[Lab], client: &Telemetry) {
-        let (services, own) = tokio::join!(self.ask(labs, Lab::flush), client.flush());
+        let (services, own) = tokio::join!(self.ask(labs, Lab::flush), client.flush(""));
         for (lab, flushed) in labs.iter().zip(services) {
             let error = match flushed {
                 None | Some(Ok(Ok(()))) => continue,
@@ -242,11 +236,7 @@ impl Observer {
         let mut wanted: Vec<_> = services
             .filter_map(|(lab, totals)| Some((lab.service().to_owned(), evidence::spans_made(totals.as_ref()?))))
             .collect();
-        let kinds = [SpanKind::Server, SpanKind::Client, SpanKind::Internal];
-        wanted.push((
-            CLIENT.to_owned(),
-            kinds.iter().map(|kind| client.spans_made(*kind)).sum(),
-        ));
+        wanted.push((CLIENT.to_owned(), client.totals().spans.all()));
         collector.wait_for(&wanted, SPANS).await;
     }
 
@@ -265,8 +255,15 @@ impl Observer {
     }
 
     /// Puts everything together.
-    pub fn into_evidence(self, services: Vec<Reading>, client: Arc<Counts>, loaded: Loaded, tally: Tally) -> Evidence {
+    pub fn into_evidence(
+        self,
+        services: Vec<Reading>,
+        generation: Option<u64>,
+        (client, loaded): (Arc<Counts>, Loaded),
+        tally: Tally,
+    ) -> Evidence {
         Evidence {
+            generation,
             services,
             client,
             loaded,

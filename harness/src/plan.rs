@@ -9,12 +9,18 @@ use chassis::{
 
 /// The topology of a chain: the client's configuration, then those of the services from the top to the bottom.
 pub fn topology(client: &Config, services: &[Config], load: &Load) -> model::Topology {
+    topology_from(client, services, load, 1)
+}
+
+/// The same for requests that are numbered from `first` on.
+pub fn topology_from(client: &Config, services: &[Config], load: &Load, first: u64) -> model::Topology {
     let above = std::iter::once(client).chain(services);
     model::Topology {
         callers: above.zip(services).map(|(caller, _)| self::caller(caller)).collect(),
         services: services.iter().map(service).collect(),
         load: model::Load {
             requests: load.requests,
+            first_request: first,
             concurrency: load.concurrency.into(),
             seed: load.seed,
             invalid_item: load.item.is_empty(),
@@ -52,6 +58,18 @@ fn service(config: &Config) -> model::Service {
             OnFailure::Answer(answer) => Some(code(answer)),
         },
     }
+}
+
+/// A configuration as it will act on what comes next, where so many arrivals have come under it before: what
+/// `scope=process` counts goes on.
+pub fn as_it_stands(mut config: Config, seen: u64) -> Config {
+    if let Fault::Fail(fail) = &mut config.fault
+        && fail.scope == Scope::Process
+        && let Some(first) = &mut fail.first
+    {
+        *first = first.saturating_sub(seen);
+    }
+    config
 }
 
 /// A status code by its number.
@@ -136,7 +154,10 @@ mod tests {
         let check = |flags: &[&str]| {
             let words = ["harness", "predict"].iter().chain(flags).map(std::ffi::OsString::from);
             match crate::cli::parse(words) {
-                Ok(crate::cli::Command::Predict(predict)) => super::check(&predict.scenario),
+                Ok(crate::cli::Command::Predict(crate::cli::Predict {
+                    subject: crate::cli::Subject::Own { scenario, .. },
+                    ..
+                })) => super::check(&scenario),
                 other => panic!("{other:?}"),
             }
         };

@@ -1,6 +1,12 @@
 //! The report, version 1: the only type that leaves the harness as data. `schema/report-v1.schema.json` says the same
 //! in JSON Schema, and a test holds one against the other.
 
+mod live;
+
+pub use live::{
+    Changed, LiveCount, LiveGeneration, LiveLink, LiveService, Mixed, STATUS_SCHEMA, SWITCH_SCHEMA, Status, Switched,
+};
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -241,8 +247,14 @@ pub struct Link {
 /// One request with its arrivals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// The request's number.
+    /// The request's number in the run, from 1.
     pub operation: u64,
+    /// Its trace, 32 hexadecimal digits; null when none was made.
+    #[serde(default)]
+    pub trace_id: Option<String>,
+    /// Where a viewer shows that trace, by `--trace-url`; null without one.
+    #[serde(default)]
+    pub trace_url: Option<String>,
     /// The only layer with more than one attempt; `none` when several have, or no layer has.
     pub owner: String,
     /// Most arrivals at the bottom service that the configuration allows for one request: the product of all attempts.
@@ -362,6 +374,9 @@ pub struct Comparison {
     pub schema: String,
     /// The runs, in the order given.
     pub runs: Vec<Report>,
+    /// Where the viewer shows how the first traces of the first two runs differ; null where it cannot.
+    #[serde(default)]
+    pub trace_difference_url: Option<String>,
 }
 
 impl Comparison {

@@ -1,8 +1,10 @@
-//! The recipe: plan, start, predict, drive, settle, stop, judge.
+//! The recipe: plan, start or attach, predict, drive, settle, stop, judge.
 
 use crate::{
+    attach::Attach,
     chain_line::CLIENT,
     collector::{Collected, Collector, CollectorError},
+    evidence::Process,
     expect::Expectation,
     fleet::{Ended, Fleet, FleetError, Start},
     forward::{Forward, Forwarded},
@@ -12,22 +14,34 @@ use crate::{
     plan,
     report::Report,
     scenario::{self, Role, Scenario},
+    standing::{self, Settings, Standing, StandingError},
     tally,
+    viewer::Viewer,
 };
 use chassis::{
-    config::{Callee, Config, DEFAULT_SPAN_QUEUE},
+    config::{Callee, Config, DEFAULT_SPAN_QUEUE, Export},
     counts::Counts,
     outbound::OutboundError,
     telemetry::{Telemetry, TelemetryError},
 };
 use futures_util::future::{BoxFuture, join_all};
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::SystemTime};
+use proto::lab::v1::Following;
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
+use tonic::Streaming;
 
 /// Spans that may wait for export in one process, at least and at most. The queue is laid out when a process starts, so a
 /// small run pays for a small one; the most rides out two seconds of a collector that looks elsewhere.
 const SPAN_QUEUE: (u128, u128) = (2_048, DEFAULT_SPAN_QUEUE as u128);
+/// Longest wait for spans that attached services send elsewhere.
+const LAST_SPANS: Duration = Duration::from_secs(5);
+
 /// What a run needs besides its scenario.
 pub struct Options {
     /// The program that serves (`PROGRAM service NAME`).
@@ -44,6 +58,18 @@ pub struct Options {
     pub progress: watch::Sender<u64>,
     /// For tests that damage the evidence.
     pub hooks: Hooks,
+    /// Services that already run; without them the run starts its own.
+    pub attached: Option<Attached>,
+    /// Where traces can be looked at.
+    pub viewer: Option<Viewer>,
+}
+
+/// Services that already run.
+pub struct Attached {
+    /// They.
+    pub standing: Standing,
+    /// What a flag said to find them; `None` where no flag did.
+    pub flag: Option<Attach>,
 }
 
 /// Where a test may reach into a run.
@@ -72,9 +98,15 @@ pub enum RunError {
     /// The collector did not start, or ended.
     #[error(transparent)]
     Collector(#[from] CollectorError),
-    /// A service does not say what it is.
+    /// A service does not say what it is, or does not do what it is told.
     #[error(transparent)]
     Lab(#[from] LabError),
+    /// The services that run already cannot be switched.
+    #[error(transparent)]
+    Standing(#[from] StandingError),
+    /// Nothing on this machine can be reached from where the services run.
+    #[error("the services cannot send their spans here")]
+    NoWayBack(#[source] std::io::Error),
     /// The client cannot call.
     #[error(transparent)]
     Client(#[from] OutboundError),
@@ -89,25 +121,74 @@ pub struct Ran {
     pub report: Report,
     /// What became of the spans for the outside collector.
     pub forwarded: Option<Forwarded>,
+    /// Why the settings that were put to attached services are still in force, if they are.
+    pub not_undone: Option<StandingError>,
+    /// What the last failed request was told.
+    pub last_failure: Option<String>,
 }
 
-/// Runs a scenario. Every process it starts is gone when it returns, whatever it returns.
+/// Runs a scenario. Every process it starts is gone when it returns, and every switch is undone, whatever it returns.
 pub async fn run(scenario: &Scenario, mut options: Options) -> Result<Ran, RunError> {
     let plan = Plan::new(scenario, options.max_calls)?;
+    let Some(Attached { mut standing, flag }) = options.attached.take() else {
+        return measure(scenario, plan, options, None).await;
+    };
+    let before = put(&mut standing, &plan.services).await?;
+    let is_looked_at = options.viewer.is_some();
+    let ran = measure(scenario, plan, options, Some((&standing, flag))).await;
+    if is_looked_at {
+        // What they export by themselves may wait for seconds, and the address of the trace is shown now.
+        let labs = standing.labs();
+        let _ = timeout(LAST_SPANS, join_all(labs.iter().map(Lab::flush))).await;
+    }
+    let undone = match before {
+        Some(before) => standing.switch(&before).await.map(drop),
+        None => Ok(()),
+    };
+    ran.map(|ran| Ran {
+        not_undone: undone.err(),
+        ..ran
+    })
+}
+
+/// Puts the plan's settings in force as one switch, where they are not yet; answers what undoes it.
+async fn put(standing: &mut Standing, planned: &[Config]) -> Result<Option<Vec<Settings>>, StandingError> {
+    let standing_now = standing.configs();
+    let pairs = || standing_now.iter().zip(planned);
+    let there: Vec<_> = pairs().map(|(now, then)| standing::difference(now, then)).collect();
+    if there.iter().all(Settings::is_empty) && standing.is_level() {
+        return Ok(None);
+    }
+    let back = pairs().map(|(now, then)| standing::difference(then, now)).collect();
+    standing.switch(&there).await?;
+    Ok(there.iter().any(|settings| !settings.is_empty()).then_some(back))
+}
+
+/// Measures what stands, or what it starts.
+async fn measure(
+    scenario: &Scenario,
+    plan: Plan,
+    mut options: Options,
+    attached: Option<(&Standing, Option<Attach>)>,
+) -> Result<Ran, RunError> {
     let entry = plan.roles[0];
     let interrupt = options.interrupt.clone();
     let mut phases = Phases::begin(SystemTime::now());
 
-    let mut up = Up::start(plan, &mut options).await?;
+    let standing = attached.as_ref().map(|(standing, _)| *standing);
+    let mut up = match standing {
+        None => Up::start(plan, &mut options).await?,
+        Some(standing) => Up::attach(plan, &mut options, standing, scenario.load.requests).await?,
+    };
     let _spans_go_here = up.telemetry.enter();
     let described = up.describe().await?;
-    let topology = plan::topology(&up.client, &described, &scenario.load);
+    let topology = plan::topology_from(&up.client, &described, &scenario.load, up.first);
     let prediction = model::predict(&topology, model::Draws::Replay);
     call(options.hooks.started, &mut up.fleet).await;
     phases.started();
 
     let mut observer = Observer::default();
-    let load = (&scenario.load, entry, &up.client, &up.counts);
+    let load = (&scenario.load, entry, (&up.client, up.first), &up.counts);
     let loaded = observer
         .drive(&mut up.fleet, load, options.progress, options.interrupt)
         .await?;
@@ -121,18 +202,14 @@ pub async fn run(scenario: &Scenario, mut options: Options) -> Result<Ran, RunEr
     let services = observer.readings(&labs, &described).await;
     phases.settled();
 
-    let members = up
-        .fleet
-        .members
-        .iter()
-        .map(|member| (member.name.clone(), member.address, member.pid))
-        .collect();
+    let (members, generation) = (up.processes(), up.generation);
     let (collected, ended, counts) = up.stop().await?;
     phases.stopped();
 
     observer.note_interrupt(*interrupt.borrow());
     let Collected { tally, forwarded } = collected;
-    let evidence = observer.into_evidence(services, counts, loaded, tally);
+    let last_failure = loaded.last_failure.clone();
+    let evidence = observer.into_evidence(services, generation, (counts, loaded), tally);
     let measured = Measured {
         scenario,
         prediction,
@@ -141,10 +218,14 @@ pub async fn run(scenario: &Scenario, mut options: Options) -> Result<Ran, RunEr
         ended,
         phases,
         expectations: options.expectations,
+        viewer: options.viewer,
+        attach: attached.and_then(|(_, flag)| flag),
     };
     Ok(Ran {
         report: judge::report(&measured),
         forwarded,
+        not_undone: None,
+        last_failure,
     })
 }
 
@@ -216,61 +297,141 @@ fn at_most(count: model::Count, most: u128) -> u128 {
 struct Up {
     collector: Collector,
     fleet: Fleet,
+    /// Attached services as they count our requests apart.
+    followed: Vec<Lab>,
     client: Config,
     telemetry: Telemetry,
     counts: Arc<Counts>,
+    /// The number of the first request.
+    first: u64,
+    /// The settings in force at services that others may switch.
+    generation: Option<u64>,
+    /// Attached services count our requests apart as long as these are kept.
+    follows: Vec<Streaming<Following>>,
 }
 
 impl Up {
+    /// Starts services of its own.
     async fn start(plan: Plan, options: &mut Options) -> Result<Self, RunError> {
-        let Plan {
-            mut client,
-            mut services,
-            roles,
-        } = plan;
-        let nonce = format!("{:016x}", rand::random::<u64>());
+        let nonce = nonce();
         let collector = Collector::start(nonce.clone(), options.forward.take())?;
         let through = options.hooks.collector.take();
         let spans_to = through.map_or(collector.address(), |through| through(collector.address()));
-        for config in services.iter_mut().chain([&mut client]) {
+        let mut services = plan.services;
+        for config in &mut services {
             config.run.clone_from(&nonce);
-            config.otlp = Some(format!("http://{spans_to}"));
+            config.otlp = Export::To(format!("http://{spans_to}"));
         }
-        let starts = roles
-            .into_iter()
-            .zip(services)
-            .map(|(role, config)| Start { role, config });
+        let roles = plan.roles.into_iter().zip(services);
+        let starts = roles.map(|(role, config)| Start { role, config });
         let fleet = Fleet::spawn(&options.program, starts.collect()).await?;
-        let top = &fleet.members[0];
-        client.callee = Some(Callee {
-            name: top.name.clone(),
-            address: top.address,
-        });
-        let telemetry = Telemetry::start(&client)?;
-        debug_assert_eq!(client.service, CLIENT);
+        let (client, telemetry) = client(plan.client, &fleet, &nonce, spans_to)?;
         Ok(Self {
             collector,
             fleet,
+            followed: Vec::new(),
             client,
             telemetry,
             counts: Counts::new(0),
+            first: 1,
+            generation: None,
+            follows: Vec::new(),
+        })
+    }
+
+    /// Goes along with services that already run: they count our requests apart, and copy our spans.
+    async fn attach(plan: Plan, options: &mut Options, standing: &Standing, requests: u64) -> Result<Self, RunError> {
+        let nonce = nonce();
+        let own = standing.own_address().await.map_err(RunError::NoWayBack)?;
+        // Who exports by itself has already sent there what we would forward.
+        let exporting = standing.services.iter().filter(|service| service.described.exports);
+        let forward = options.forward.take();
+        let forward = forward.map(|forward| forward.without(exporting.map(|service| service.name.clone()).collect()));
+        let collector = Collector::start_on(own, nonce.clone(), forward)?;
+        let spans_to = collector.address();
+        let first = standing.reserve(requests).await?;
+        let otlp = format!("http://{spans_to}");
+        let (followed, follows) = standing
+            .follow((first, requests), (&otlp, &nonce), plan.client.span_queue)
+            .await?;
+        let fleet = Fleet::attached(standing);
+        let (client, telemetry) = client(plan.client, &fleet, &nonce, spans_to)?;
+        Ok(Self {
+            collector,
+            fleet,
+            followed,
+            client,
+            telemetry,
+            counts: Counts::new(0),
+            first,
+            generation: None,
+            follows,
         })
     }
 
     fn labs(&self) -> Vec<Lab> {
-        self.fleet.members.iter().map(Lab::of).collect()
+        if self.followed.is_empty() {
+            self.fleet.members.iter().map(Lab::of).collect()
+        } else {
+            self.followed.clone()
+        }
     }
 
     /// What the services say of themselves: the prediction is made from this, not from what they were told.
-    async fn describe(&self) -> Result<Vec<Config>, LabError> {
-        let described = join_all(self.labs().iter().map(Lab::describe)).await;
-        described.into_iter().collect()
+    async fn describe(&mut self) -> Result<Vec<Config>, LabError> {
+        let described: Result<Vec<_>, _> = join_all(self.labs().iter().map(Lab::describe))
+            .await
+            .into_iter()
+            .collect();
+        let described = described?;
+        if !self.followed.is_empty() {
+            self.generation = described.iter().map(|described| described.generation).max();
+        }
+        let configs = described
+            .into_iter()
+            .map(|described| plan::as_it_stands(described.config, described.seen));
+        Ok(configs.collect())
+    }
+
+    fn processes(&self) -> Vec<Process> {
+        let processes = self.fleet.members.iter().map(|member| Process {
+            name: member.name.clone(),
+            address: member.address.clone(),
+            pid: member.pid,
+            is_own: member.is_own(),
+        });
+        processes.collect()
     }
 
     async fn stop(self) -> Result<(Collected, Vec<Ended>, Arc<Counts>), RunError> {
+        drop(self.follows);
         let ended = self.fleet.stop().await;
         // What it could not deliver is missing at the collector, and seen there.
         let _ = self.telemetry.shutdown().await;
         Ok((self.collector.finish().await?, ended, self.counts))
     }
+}
+
+/// Marks the spans of one run.
+fn nonce() -> String {
+    format!("{:016x}", rand::random::<u64>())
+}
+
+/// The client, told whom to call and where its spans go.
+fn client(
+    mut client: Config,
+    fleet: &Fleet,
+    nonce: &str,
+    spans_to: SocketAddr,
+) -> Result<(Config, Telemetry), TelemetryError> {
+    debug_assert_eq!(client.service, CLIENT);
+    let top = &fleet.members[0];
+    nonce.clone_into(&mut client.run);
+    client.otlp = Export::To(format!("http://{spans_to}"));
+    client.callee = Some(Callee {
+        name: top.name.clone(),
+        address: top.address.clone(),
+    });
+    let telemetry = Telemetry::start(&client)?;
+    Ok((client, telemetry))
 }

@@ -11,6 +11,7 @@ mod limits;
 mod overrides;
 mod read;
 mod repeat;
+mod standing;
 #[cfg(test)]
 pub(crate) mod strategies;
 pub(crate) mod suggest;
@@ -21,11 +22,12 @@ mod values;
 
 pub use build::{DEFAULT_ATTEMPTS, DEFAULT_ITEM, DEFAULT_SCENARIO, default_names};
 pub use builtin::{BUILT_IN, BuiltIn};
-pub use configs::Role;
+pub use configs::{CONTROL_PORTS, MAX_SERVICES_ATTACHED, Role, SERVICE_PORTS};
 pub(crate) use limits::grouped;
 pub use limits::{ARRIVALS_PER_SECOND, DEFAULT_MAX_CALLS, MAX_RUNNABLE, check_deadline, check_max_calls};
 pub use overrides::Overrides;
 pub use repeat::shell_quoted;
+pub use standing::Change;
 pub use tree::Place;
 pub(crate) use values::{DEADLINE_RIGHT, SEED_RIGHT, checked_item, parse_deadline, parse_retry_on, parse_seed};
 pub use values::{MAX_CONCURRENCY, MAX_DEADLINE, MAX_DEPTH, MAX_ITEM, MAX_REQUESTS, OrNone};

@@ -20,7 +20,8 @@ use index::Index;
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest, resource::v1::Resource, trace::v1::Span,
 };
-use record::{Kind, Record, Refusal, ids_of, record_of, text_of};
+pub(crate) use record::text_of;
+use record::{Kind, Record, Refusal, ids_of, record_of};
 use requests::Requests;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, hash_map::RandomState},
@@ -37,9 +38,9 @@ pub const MAX_SERVICE_NAME: usize = 256;
 pub const MAX_CONFLICTS: usize = 65_536;
 /// Most conflicts that [`Tally::named_conflicts`] names.
 pub const MAX_NAMED_CONFLICTS: usize = 16;
-pub use chassis::telemetry::RUN_ATTRIBUTE;
+pub use chassis::conventions::RUN as RUN_ATTRIBUTE;
 /// The resource attribute that names the service, of the OpenTelemetry resource conventions.
-const SERVICE_ATTRIBUTE: &str = "service.name";
+pub(crate) const SERVICE_ATTRIBUTE: &str = "service.name";
 
 /// What the collector saw of one run. All counts are spans.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,6 +2,7 @@
 //! nobody sent is `not_as_predicted`. Five hundred healthy runs, on the other hand, are never `incomplete`.
 
 use crate::support::{block_on, check, harness, run, test};
+use chassis::address::Address;
 use harness::{
     fleet::Fleet,
     report::{Report, Verdict},
@@ -207,6 +208,8 @@ fn damaged(load: &[&str], hooks: Hooks) -> Result<Report, Failed> {
         interrupt: interrupted,
         progress: watch::channel(0).0,
         hooks,
+        attached: None,
+        viewer: None,
     };
     Ok(block_on(run_scenario(&scenario, options))?.report)
 }
@@ -248,7 +251,7 @@ fn kill(name: &str, pid: u32) {
 /// One more arrival at inventory, sent by nobody in the chain.
 fn stranger(path: Option<&'static str>) -> Hook {
     Box::new(move |fleet: &mut Fleet| {
-        let address = fleet.members[3].address;
+        let address = fleet.members[3].address.clone();
         Box::pin(async move {
             let mut request = Request::new(GetStockRequest {
                 item: "teapot".to_owned(),
@@ -258,7 +261,7 @@ fn stranger(path: Option<&'static str>) -> Hook {
                     .metadata_mut()
                     .insert("retryscope-attempt-path", path.parse().expect("ASCII"));
             }
-            let status = InventoryClient::new(channel(address))
+            let status = InventoryClient::new(channel(&address))
                 .get_stock(request)
                 .await
                 .expect_err("inventory is down");
@@ -267,7 +270,7 @@ fn stranger(path: Option<&'static str>) -> Hook {
     })
 }
 
-fn channel(address: SocketAddr) -> Channel {
+fn channel(address: &Address) -> Channel {
     Channel::from_shared(format!("http://{address}"))
         .expect("an address")
         .connect_lazy()
@@ -291,7 +294,7 @@ fn relay(tamper: Tamper) -> Box<dyn FnOnce(SocketAddr) -> SocketAddr> {
         std::thread::spawn(move || {
             block_on(async move {
                 let relay = Relay {
-                    to: channel(collector),
+                    to: channel(&collector.into()),
                     tamper,
                     dropped: Mutex::new(false),
                 };
@@ -349,13 +352,13 @@ impl Relay {
 /// Puts a ledger in front of a service's own that forgets an arrival with every reading.
 fn forgetful_ledger(position: usize) -> Hook {
     Box::new(move |fleet: &mut Fleet| {
-        let behind = fleet.members[position].control;
+        let behind = fleet.members[position].control.clone();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        fleet.members[position].control = listener.local_addr().expect("an address");
+        fleet.members[position].control = listener.local_addr().expect("an address").into();
         listener.set_nonblocking(true).expect("a socket");
         std::thread::spawn(move || {
             block_on(async move {
-                let (ledger, control) = (Forgetful::behind(behind), Forgetful::behind(behind));
+                let (ledger, control) = (Forgetful::behind(&behind), Forgetful::behind(&behind));
                 let incoming = TcpIncoming::from(tokio::net::TcpListener::from_std(listener).expect("a socket"));
                 let server = Server::builder()
                     .add_service(ledger_server::LedgerServer::new(ledger))
@@ -373,7 +376,7 @@ struct Forgetful {
 }
 
 impl Forgetful {
-    fn behind(address: SocketAddr) -> Self {
+    fn behind(address: &Address) -> Self {
         Self {
             behind: channel(address),
             readings: AtomicU64::new(0),
@@ -412,6 +415,20 @@ impl control_server::Control for Forgetful {
         ControlClient::new(self.behind.clone())
             .describe(request.into_inner())
             .await
+    }
+
+    async fn switch(&self, _: Request<lab::SwitchRequest>) -> Result<Response<lab::Switched>, Status> {
+        Err(Status::unimplemented("nobody switches a run"))
+    }
+
+    async fn reserve(&self, _: Request<lab::ReserveRequest>) -> Result<Response<lab::Reserved>, Status> {
+        Err(Status::unimplemented("nobody reserves in a run"))
+    }
+
+    type FollowStream = tokio_stream::Empty<Result<lab::Following, Status>>;
+
+    async fn follow(&self, _: Request<lab::FollowRequest>) -> Result<Response<Self::FollowStream>, Status> {
+        Err(Status::unimplemented("nobody follows a run"))
     }
 
     async fn flush(&self, request: Request<lab::FlushRequest>) -> Result<Response<lab::Flushed>, Status> {

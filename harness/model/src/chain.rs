@@ -10,6 +10,7 @@ pub(crate) struct Chain {
     pub(crate) hops: Vec<Hop>,
     pub(crate) invalid_item: bool,
     pub(crate) requests: u64,
+    pub(crate) first_request: u64,
     pub(crate) seed: u64,
     /// Whether one request ends before the next begins.
     pub(crate) one_at_a_time: bool,
@@ -130,6 +131,7 @@ impl Chain {
             hops,
             invalid_item: load.invalid_item,
             requests: load.requests,
+            first_request: load.first_request,
             seed: load.seed,
             one_at_a_time,
             layout,

@@ -23,7 +23,7 @@ pub(crate) fn run(chain: &Chain) -> Option<Vec<u64>> {
         in_process: none_before.clone(),
         in_request: none_before,
     };
-    for request in 1..=chain.requests {
+    for request in (0..chain.requests).map(|index| chain.first_request.wrapping_add(index)) {
         walk.in_request.fill(0);
         let begun = Draw::of_request(chain.seed, request);
         let code = if chain.hops.is_empty() {

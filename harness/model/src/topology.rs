@@ -122,8 +122,10 @@ pub struct Fail {
 /// What the client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// How many requests, numbered from 1.
+    /// How many requests.
     pub requests: u64,
+    /// The number of the first; the others follow. Draws depend on it.
+    pub first_request: u64,
     /// How many of them at once, at most.
     pub concurrency: u64,
     /// The seed of the draws.

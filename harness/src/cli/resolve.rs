@@ -1,7 +1,7 @@
 //! Flags as meant: every value read, every scenario loaded and validated.
 
 use super::{
-    CliError, Command, Compare, Demo, JsonTarget, Output, Predict, Run, Side,
+    CliError, Command, Compare, Demo, JsonTarget, Output, Predict, Run, Side, Subject,
     flags::{
         CompareFlags, DemoFlags, MeasureFlags, OutputFlags, PredictFlags, RunFlags, ScenarioFlags, Typed, TypedCommand,
     },
@@ -52,22 +52,28 @@ impl Resolver<'_> {
 
     fn demo(&self, flags: DemoFlags) -> Result<Command, CliError> {
         let built_in = |name| Scenario::load(Some(name), &Overrides::default()).map_err(CliError::refused);
-        Ok(Command::Demo(Demo {
+        Ok(Command::Demo(Box::new(Demo {
             per_hop: built_in("per-hop")?,
             single_owner: built_in("single-owner")?,
+            link: None,
+            stays: false,
+            viewer: None,
             otlp: self.otlp(flags.otlp.otlp)?,
             output: self.output(&flags.output)?,
-        }))
+        })))
     }
 
     fn run(&self, flags: RunFlags) -> Result<Command, CliError> {
         let scenario = runnable(one_source(&flags.scenario, "run")?, &overrides(&flags.changes)?)?;
         Ok(Command::Run(Run {
-            expectations: expectations(&flags.measure, [&scenario])?,
             max_calls: max_calls(&flags.measure)?,
             otlp: self.otlp(flags.otlp.otlp)?,
+            viewer: None,
             output: self.output(&flags.output)?,
-            scenario,
+            subject: Subject::Own {
+                expectations: expectations(&flags.measure, [&scenario])?,
+                scenario: Box::new(scenario),
+            },
         }))
     }
 
@@ -75,7 +81,10 @@ impl Resolver<'_> {
         let source = one_source(&flags.scenario, "predict")?;
         let scenario = Scenario::load(source, &overrides(&flags.changes)?).map_err(CliError::refused)?;
         Ok(Command::Predict(Predict {
-            scenario,
+            subject: Subject::Own {
+                scenario: Box::new(scenario),
+                expectations: Vec::new(),
+            },
             output: self.output(&flags.output)?,
         }))
     }
@@ -100,7 +109,7 @@ impl Resolver<'_> {
         let scenarios: Vec<_> = sides
             .iter()
             .filter_map(|side| {
-                if let Side::Scenario(scenario) = side {
+                if let Side::Subject(Subject::Own { scenario, .. }) = side {
                     Some(scenario.as_ref())
                 } else {
                     None
@@ -112,8 +121,19 @@ impl Resolver<'_> {
                 "every side is a saved report, which no flag can change; leave the flags out",
             ));
         }
+        let expectations = expectations(&flags.measure, scenarios)?;
+        let sides = sides
+            .into_iter()
+            .map(|side| match side {
+                Side::Subject(Subject::Own { scenario, .. }) => Side::Subject(Subject::Own {
+                    scenario,
+                    expectations: expectations.clone(),
+                }),
+                other => other,
+            })
+            .collect();
         Ok(Command::Compare(Compare {
-            expectations: expectations(&flags.measure, scenarios)?,
+            viewer: None,
             max_calls: max_calls(&flags.measure)?,
             otlp: self.otlp(flags.otlp.otlp)?,
             output: self.output(&flags.output)?,
@@ -266,7 +286,12 @@ fn is_stray(word: &str) -> bool {
 
 fn side(word: &str, overrides: &Overrides) -> Result<Side, CliError> {
     if !word.to_ascii_lowercase().ends_with(".json") {
-        return runnable(Some(word), overrides).map(|scenario| Side::Scenario(Box::new(scenario)));
+        return runnable(Some(word), overrides).map(|scenario| {
+            Side::Subject(Subject::Own {
+                scenario: Box::new(scenario),
+                expectations: Vec::new(),
+            })
+        });
     }
     let path = PathBuf::from(word);
     if path.is_file() {

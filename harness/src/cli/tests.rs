@@ -27,9 +27,20 @@ fn run(words: &[&str]) -> Run {
     }
 }
 
+/// The scenario of a run of its own.
+fn scenario(words: &[&str]) -> Scenario {
+    match run(words).subject {
+        Subject::Own { scenario, .. } => *scenario,
+        other @ Subject::Attached { .. } => panic!("{words:?}: {other:?}"),
+    }
+}
+
 fn predict(words: &[&str]) -> Scenario {
     match parse_words(&[&["predict"], words].concat()) {
-        Ok(Command::Predict(Predict { scenario, .. })) => scenario,
+        Ok(Command::Predict(Predict {
+            subject: Subject::Own { scenario, .. },
+            ..
+        })) => *scenario,
         other => panic!("{words:?}: {other:?}"),
     }
 }
@@ -93,10 +104,13 @@ proptest! {
         let words = shell_words(&line);
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let command = parse_words(&words);
-        let Ok(Command::Predict(Predict { scenario: repeated, .. })) = command else {
+        let Ok(Command::Predict(Predict {
+            subject: Subject::Own { scenario: repeated, .. },
+            ..
+        })) = command else {
             return Err(TestCaseError::fail(format!("{line}\n{command:?}")));
         };
-        prop_assert_eq!(repeated, scenario, "{}", line);
+        prop_assert_eq!(*repeated, scenario, "{}", line);
     }
 
     #[test]
@@ -142,13 +156,17 @@ fn nothing_at_all_is_the_demo() {
 #[test]
 fn a_bare_run_is_per_hop() {
     let run = run(&[]);
-    assert_eq!(Ok(run.scenario), Scenario::load(Some("per-hop"), &Overrides::default()));
-    assert_eq!((run.expectations, run.max_calls, run.otlp), (vec![], 2_000_000, None));
+    let scenario = Scenario::load(Some("per-hop"), &Overrides::default()).unwrap();
+    let subject = Subject::Own {
+        scenario: Box::new(scenario),
+        expectations: vec![],
+    };
+    assert_eq!((run.subject, run.max_calls, run.otlp), (subject, 2_000_000, None));
 }
 
 #[test]
 fn flags_say_what_the_contract_says() {
-    let line = |words: &[&str]| run(words).scenario.chain_line();
+    let line = |words: &[&str]| scenario(words).chain_line();
     assert_eq!(
         line(&["--attempts", "2"]),
         "client > frontend x2 > checkout x2 > pricing x2 > inventory down"
@@ -189,7 +207,10 @@ fn flags_say_what_the_contract_says() {
         "--max-calls",
         "9",
     ]);
-    let load = run.scenario.load;
+    let Subject::Own { scenario, .. } = run.subject else {
+        panic!()
+    };
+    let load = scenario.load;
     assert_eq!(
         (
             load.requests,
@@ -212,8 +233,8 @@ fn a_random_seed_is_the_same_for_both_sides() {
         .sides
         .iter()
         .map(|side| {
-            if let Side::Scenario(one) = side {
-                one.load.seed
+            if let Side::Subject(Subject::Own { scenario, .. }) = side {
+                scenario.load.seed
             } else {
                 0
             }

@@ -1,6 +1,6 @@
 //! Reports as JSON: pretty, ended by a newline, and safe to print on a terminal as it is.
 
-use crate::report::{Comparison, Prediction, Report};
+use crate::report::{Comparison, Prediction, Report, Status, Switched};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -17,6 +17,16 @@ pub fn comparison(comparison: &Comparison) -> Vec<u8> {
 /// The arithmetic alone.
 pub fn prediction(prediction: &Prediction) -> Vec<u8> {
     pretty(prediction)
+}
+
+/// The state of a running chain.
+pub fn status(status: &Status) -> Vec<u8> {
+    pretty(status)
+}
+
+/// What a switch changed.
+pub fn switched(switched: &Switched) -> Vec<u8> {
+    pretty(switched)
 }
 
 fn pretty(value: &impl Serialize) -> Vec<u8> {

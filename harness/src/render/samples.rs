@@ -102,6 +102,8 @@ fn chain(names: &[&str], attempts: &[u64]) -> Report {
         },
         receipts: vec![Receipt {
             operation: 1,
+            trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736".to_owned()),
+            trace_url: None,
             owner: "none".to_owned(),
             declared_attempts: Count::Of(before.into()),
             observed_attempts: before,
@@ -177,6 +179,7 @@ pub(crate) fn comparison() -> Comparison {
     Comparison {
         schema: COMPARISON_SCHEMA.to_owned(),
         runs: vec![headline(), single_owner()],
+        trace_difference_url: None,
     }
 }
 

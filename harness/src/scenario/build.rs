@@ -27,13 +27,26 @@ pub const DEFAULT_ITEM: &str = "teapot";
 /// Time a request has unless something says otherwise.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
 /// The seed unless something says otherwise.
-const DEFAULT_SEED: u64 = 27;
+pub(super) const DEFAULT_SEED: u64 = 27;
 /// The depth unless something says otherwise.
 const DEFAULT_DEPTH: usize = 3;
 /// What a chain line's scenario is called.
 const CUSTOM: &str = "custom";
 /// Most bytes of a scenario file.
 const MAX_FILE: u64 = 1 << 20;
+
+impl Default for Load {
+    /// One request of the default kind.
+    fn default() -> Self {
+        Self {
+            requests: 1,
+            concurrency: 1,
+            item: DEFAULT_ITEM.to_owned(),
+            deadline: Some(DEFAULT_DEADLINE),
+            seed: DEFAULT_SEED,
+        }
+    }
+}
 
 impl Scenario {
     /// Reads a built-in scenario, a file or a chain line, puts flags on top and validates the whole. Without a source it is
@@ -55,6 +68,17 @@ impl Scenario {
             overrides: &Overrides::default(),
         }
         .scenario(CUSTOM)
+    }
+
+    /// This scenario with flags on top.
+    pub(super) fn with(&self, overrides: &Overrides) -> Result<Self, ScenarioError> {
+        let text = toml::to_string(&self.effective()).expect("the keys of a scenario file are TOML");
+        let mut tree = Node::parse("the running services", &text)?;
+        for assignment in &overrides.set {
+            tree.set(assignment)?;
+        }
+        let draft = Draft::read(&tree)?;
+        Builder { draft, overrides }.scenario(&self.name)
     }
 
     /// The services' names, top first.

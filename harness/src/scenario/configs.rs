@@ -17,6 +17,13 @@ pub enum Role {
     Inventory,
 }
 
+/// The service ports that `up` takes by default, from frontend's to inventory's.
+pub const SERVICE_PORTS: [u16; MAX_RUNNABLE] = [50051, 50052, 50053, 50054];
+/// The control ports that `up` takes by default.
+pub const CONTROL_PORTS: [u16; MAX_RUNNABLE] = [50061, 50062, 50063, 50064];
+/// Most services that can be attached to.
+pub const MAX_SERVICES_ATTACHED: usize = MAX_RUNNABLE;
+
 impl Role {
     /// All of them, from the top.
     pub const ALL: [Self; MAX_RUNNABLE] = [Self::Frontend, Self::Checkout, Self::Pricing, Self::Inventory];

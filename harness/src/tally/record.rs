@@ -139,7 +139,7 @@ fn hash_value(value: Option<&AnyValue>, hasher: &mut impl Hasher) {
     }
 }
 
-pub(super) fn text_of<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a str> {
+pub(crate) fn text_of<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a str> {
     let value = attributes
         .iter()
         .find(|attribute| attribute.key == key)?

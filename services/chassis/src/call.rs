@@ -1,8 +1,13 @@
 //! What a handler takes from its request and hands to the next: which request, which attempt path, which deadline. Only what
 //! stands here travels; all metadata on the wire is written fresh for each attempt.
 
+use crate::{config::Config, settings::Generation, telemetry};
 use http::{HeaderMap, HeaderValue};
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio::time::Instant;
 
 /// Earlier attempts of the same call (gRFC A6); absent on the first.
@@ -13,6 +18,9 @@ pub const TIMEOUT: &str = "grpc-timeout";
 pub const ATTEMPT_PATH: &str = "retryscope-attempt-path";
 /// The request's absolute deadline in microseconds of the machine's monotonic clock. Evidence only; nobody acts on it.
 pub const DEADLINE: &str = "retryscope-deadline";
+
+/// From here on request numbers are those of strangers, who brought none: the first service they came to gave it.
+pub const FOREIGN: u64 = 1 << 62;
 
 /// Most layers a path may name; longer ones are foreign.
 const MAX_LAYERS: usize = 64;
@@ -83,12 +91,41 @@ pub struct Context {
     pub deadline: Option<Instant>,
     /// The request's absolute deadline, passed on unchanged as evidence.
     pub request_deadline_us: Option<u64>,
+    /// The settings in force when it came: all that it causes in this process goes by them.
+    pub generation: Arc<Generation>,
+    /// Which trace a request of ours became, for whoever started it.
+    pub trace: TraceSlot,
+}
+
+/// Where the trace id of a call is noted, for whoever holds a clone of the slot. Empty ones note nothing.
+#[derive(Debug, Clone, Default)]
+pub struct TraceSlot(Option<Arc<OnceLock<u128>>>);
+
+impl TraceSlot {
+    /// A slot that notes.
+    pub fn open() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// Notes the trace of a span, the first time.
+    pub fn note(&self, span: &tracing::Span) {
+        if let Some(slot) = &self.0 {
+            let _ = slot.set(telemetry::trace_id(span));
+        }
+    }
+
+    /// What was noted; `None` where no span was made.
+    pub fn id(&self) -> Option<u128> {
+        self.0.as_ref()?.get().copied().filter(|id| *id != 0)
+    }
 }
 
 impl Context {
     /// What the client starts a request with.
-    pub fn root(request: u64, deadline: Option<Duration>) -> Self {
+    pub fn root(request: u64, deadline: Option<Duration>, generation: Arc<Generation>) -> Self {
         Self {
+            generation,
+            trace: TraceSlot::open(),
             path: Some(AttemptPath::root(request)),
             attempt: 1,
             deadline: deadline.map(|left| Instant::now() + left),
@@ -97,7 +134,7 @@ impl Context {
     }
 
     /// What an arrival's metadata says. The deadline starts to run here.
-    pub fn read(headers: &HeaderMap) -> Self {
+    pub fn read(headers: &HeaderMap, generation: Arc<Generation>) -> Self {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let previous = text(PREVIOUS_ATTEMPTS)
             .and_then(|value| value.parse::<u32>().ok())
@@ -108,7 +145,19 @@ impl Context {
             attempt: previous.saturating_add(1),
             deadline: left.and_then(|left| Instant::now().checked_add(left)),
             request_deadline_us: text(DEADLINE).and_then(|value| value.parse().ok()),
+            generation,
+            trace: TraceSlot::default(),
         }
+    }
+
+    /// What a call starts with that nobody gave a context: one attempt, nothing known.
+    pub fn nobodys() -> Self {
+        Self::read(&HeaderMap::new(), Generation::first(Config::named("nobody")))
+    }
+
+    /// The request's number; 0 for none.
+    pub fn request(&self) -> u64 {
+        self.path.as_ref().map_or(0, |path| path.request)
     }
 
     /// A request to the next service, with a fresh head: this context rides along as an extension, nothing else does.
@@ -124,7 +173,7 @@ impl Context {
             .extensions()
             .get::<Self>()
             .cloned()
-            .unwrap_or_else(|| Self::read(&HeaderMap::new()))
+            .unwrap_or_else(Self::nobodys)
     }
 
     /// Whether the deadline has passed.

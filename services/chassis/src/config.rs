@@ -2,6 +2,7 @@
 //! control port reports them. The only reader of the environment.
 
 use crate::{
+    address::Address,
     code::{self, Code},
     fault::Fault,
     policy::{self, Backoff, Policy},
@@ -35,8 +36,8 @@ pub struct Config {
     pub seed: u64,
     /// The run's nonce: marks its spans, so that strangers' are told apart.
     pub run: String,
-    /// Where spans go (`http://host:port`); `None` makes none.
-    pub otlp: Option<String>,
+    /// Where its spans go.
+    pub otlp: Export,
     /// Spans that may wait for export before they are dropped.
     pub span_queue: usize,
     /// Single arrivals kept for receipts.
@@ -49,8 +50,23 @@ pub struct Callee {
     /// Its name in reports.
     pub name: String,
     /// Its service port.
-    pub address: SocketAddr,
+    pub address: Address,
 }
+
+/// Where a service sends all its spans by itself. Who follows requests gets copies besides.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Export {
+    /// Nowhere.
+    #[default]
+    None,
+    /// To this collector (`http://host:port`), under names that no OTEL_* variable changes: what the harness tells its children.
+    To(String),
+    /// As the OTEL_* variables of OpenTelemetry say.
+    Environment,
+}
+
+/// What [`Export::Environment`] is written as.
+const ENVIRONMENT: &str = "environment";
 
 /// What a caller answers when its callee has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -133,6 +149,21 @@ pub const NAMES: [&str; 16] = [
     RECORDS,
 ];
 
+/// The settings that can be switched while the service runs.
+pub const SWITCHABLE: [&str; 7] = [ATTEMPTS, RETRY_ON, BACKOFF, ON_FAILURE, TRANSPORT_CODES, FAULT, SEED];
+
+/// Names of ours that are no setting: the secret is never reported, and the others are the harness's.
+const OTHERS: [&str; 4] = [
+    CONTROL_TOKEN,
+    CONTROL_TOKEN_FILE,
+    "RETRYSCOPE_ATTACH",
+    "RETRYSCOPE_TRACE_URL",
+];
+/// The secret of the control port.
+pub const CONTROL_TOKEN: &str = "RETRYSCOPE_CONTROL_TOKEN";
+/// A file that holds it; [`CONTROL_TOKEN`] beats it.
+pub const CONTROL_TOKEN_FILE: &str = "RETRYSCOPE_CONTROL_TOKEN_FILE";
+
 /// Spans that may wait in a queue by default: two seconds of a stopped collector at full load.
 pub const DEFAULT_SPAN_QUEUE: usize = 65_536;
 /// Single arrivals kept by default.
@@ -153,7 +184,7 @@ impl Config {
             fault: Fault::default(),
             seed: 27,
             run: String::new(),
-            otlp: None,
+            otlp: Export::None,
             span_queue: DEFAULT_SPAN_QUEUE,
             records: DEFAULT_RECORDS,
         }
@@ -163,10 +194,13 @@ impl Config {
     pub fn from_env(default_service: &str) -> Result<Self, ConfigError> {
         let ours = std::env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
-            name.starts_with(PREFIX)
+            (name.starts_with(PREFIX) && !OTHERS.contains(&name.as_str()))
                 .then(|| (name, value.to_string_lossy().into_owned()))
         });
         let mut pairs: BTreeMap<_, _> = ours.collect();
+        if is_export_asked_for(|name| std::env::var(name).ok()) {
+            pairs.entry(OTLP.to_owned()).or_insert_with(|| ENVIRONMENT.to_owned());
+        }
         pairs
             .entry(SERVICE.to_owned())
             .or_insert_with(|| default_service.to_owned());
@@ -181,6 +215,11 @@ impl Config {
         let get = |name| pairs.get(name).map(String::as_str).filter(|value| !value.is_empty());
         let mut config = Self::named(get(SERVICE).ok_or(ConfigError::Missing(SERVICE))?);
         let address = |name, value: &str| parsed(name, value, |_| "write host:port with an IP address".to_owned());
+        let callee_address = |value| {
+            parsed(CALLEE_ADDRESS, value, |error: crate::address::AddressError| {
+                error.to_string()
+            })
+        };
         if let Some(value) = get(LISTEN) {
             config.listen = address(LISTEN, value)?;
         }
@@ -190,7 +229,7 @@ impl Config {
         config.callee = match (get(CALLEE), get(CALLEE_ADDRESS)) {
             (Some(name), Some(value)) => Some(Callee {
                 name: name.to_owned(),
-                address: address(CALLEE_ADDRESS, value)?,
+                address: callee_address(value)?,
             }),
             (None, None) => None,
             (Some(_), None) => return Err(ConfigError::Missing(CALLEE_ADDRESS)),
@@ -220,7 +259,11 @@ impl Config {
             config.seed = parsed(SEED, value, number)?;
         }
         get(RUN).unwrap_or_default().clone_into(&mut config.run);
-        config.otlp = get(OTLP).map(str::to_owned);
+        config.otlp = match get(OTLP) {
+            None => Export::None,
+            Some(ENVIRONMENT) => Export::Environment,
+            Some(url) => Export::To(url.to_owned()),
+        };
         if let Some(value) = get(SPAN_QUEUE) {
             config.span_queue = parsed(SPAN_QUEUE, value, number)?;
         }
@@ -253,12 +296,48 @@ impl Config {
             ]);
         }
         pairs.extend(self.retry.backoff.map(|backoff| (BACKOFF, backoff.to_string())));
-        pairs.extend(self.otlp.clone().map(|otlp| (OTLP, otlp)));
+        match &self.otlp {
+            Export::None => {}
+            Export::To(url) => pairs.push((OTLP, url.clone())),
+            Export::Environment => pairs.push((OTLP, ENVIRONMENT.to_owned())),
+        }
         pairs
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value))
             .collect()
     }
+}
+
+/// Whether the OTEL_* variables ask for spans. Unlike the SDK we send none where nobody named a collector: a service that was
+/// started by hand should not knock at a port of somebody else's.
+fn is_export_asked_for(environment: impl Fn(&str) -> Option<String>) -> bool {
+    let value = |name| environment(name).filter(|value| !value.trim().is_empty());
+    let is = |name, word: &str| value(name).is_some_and(|value| value.trim().eq_ignore_ascii_case(word));
+    if is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
+        return false;
+    }
+    let endpoints = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+    endpoints.into_iter().any(|name| value(name).is_some()) || value("OTEL_TRACES_EXPORTER").is_some()
+}
+
+/// The secret of the control port, from [`CONTROL_TOKEN`] or else the file that [`CONTROL_TOKEN_FILE`] names; `None` when
+/// neither is set.
+pub fn control_token() -> Result<Option<String>, ConfigError> {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let (name, value, text) = if let Some(token) = set(CONTROL_TOKEN) {
+        (CONTROL_TOKEN, "(hidden)".to_owned(), Ok(token))
+    } else if let Some(file) = set(CONTROL_TOKEN_FILE) {
+        let text = std::fs::read_to_string(&file);
+        (CONTROL_TOKEN_FILE, file, text)
+    } else {
+        return Ok(None);
+    };
+    let text = text.map_err(|error| wrong(name, &value, &error))?;
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(wrong(name, &value, &"a token is printable ASCII without blanks"));
+    }
+    Ok(Some(token.to_owned()))
 }
 
 fn wrong(name: &'static str, value: &str, right: &dyn std::fmt::Display) -> ConfigError {
@@ -396,13 +475,20 @@ mod tests {
             fault in fault(),
             seed in any::<u64>(),
             run in "[0-9a-f]{0,16}",
-            otlp in prop::option::of("http://127\\.0\\.0\\.1:[1-9][0-9]{0,3}"),
+            otlp in prop_oneof![
+                Just(Export::None),
+                Just(Export::Environment),
+                "http://127\\.0\\.0\\.1:[1-9][0-9]{0,3}".prop_map(Export::To),
+            ],
             sizes in any::<[u16; 2]>(),
         ) -> Config {
             Config {
                 listen: SocketAddr::from((Ipv4Addr::LOCALHOST, ports[0])),
                 control_listen: SocketAddr::from((Ipv4Addr::UNSPECIFIED, ports[1])),
-                callee: callee.map(|name| Callee { name, address: SocketAddr::from((Ipv4Addr::LOCALHOST, ports[2])) }),
+                callee: callee.map(|name| Callee {
+                    address: Address { host: name.clone(), port: ports[2].max(1) },
+                    name,
+                }),
                 retry,
                 on_failure: on_failure.map_or(OnFailure::Pass, OnFailure::Answer),
                 transport_codes: if raw { TransportCodes::Raw } else { TransportCodes::Normalized },
@@ -422,6 +508,23 @@ mod tests {
         fn what_is_written_is_read_back(config in config()) {
             prop_assert_eq!(Config::read(&config.write()), Ok(config));
         }
+    }
+
+    #[test]
+    fn spans_are_exported_only_where_somebody_asks_for_them() {
+        let asked = |pairs: &[(&str, &str)]| {
+            let pairs: BTreeMap<_, _> = pairs.iter().copied().collect();
+            is_export_asked_for(|name| pairs.get(name).map(|value| (*value).to_owned()))
+        };
+        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317");
+        assert!(asked(&[endpoint]) && asked(&[("OTEL_TRACES_EXPORTER", "otlp")]));
+        assert!(asked(&[(
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            "http://127.0.0.1:4317"
+        )]));
+        assert!(!asked(&[]) && !asked(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]));
+        assert!(!asked(&[endpoint, ("OTEL_SDK_DISABLED", "TRUE")]));
+        assert!(!asked(&[endpoint, ("OTEL_TRACES_EXPORTER", "none")]));
     }
 
     #[test]

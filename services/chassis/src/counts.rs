@@ -1,26 +1,34 @@
-//! What one process counted: the arrivals, the attempts it sent, the spans it made. Totals are exact; the records of single
-//! arrivals sit in a bounded store whose overflow touches no total.
+//! What one process counted: the arrivals, the attempts it sent, the spans it made. Totals are exact, and kept apart by the
+//! settings that were in force on arrival and by who follows the request; the records of single arrivals sit in a bounded
+//! store whose overflow touches no total.
+
+mod records;
+mod totals;
+
+pub use records::Record;
+pub use totals::{ArrivalKey, Spans, Totals};
 
 use crate::{
-    call::{Context, monotonic_us},
+    call::{AttemptPath, Context, FOREIGN, monotonic_us},
     code::{self, Code},
 };
+use records::{Place, Records};
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
+use thiserror::Error;
 
 /// Everything one process counted. Shared by its layers, its accept loop and its control port.
 #[derive(Debug)]
 pub struct Counts {
     ledger: Mutex<Ledger>,
     rejected_by_transport: AtomicU64,
-    server_spans: AtomicU64,
-    client_spans: AtomicU64,
-    internal_spans: AtomicU64,
+    /// The number of the next stranger's request.
+    next_foreign: AtomicU64,
 }
 
 /// How an arrival ended.
@@ -83,19 +91,6 @@ impl Refusal {
     }
 }
 
-/// Which arrivals are counted together.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ArrivalKey {
-    /// The HTTP path, without its leading slash.
-    pub method: Arc<str>,
-    /// 1 for the first attempt of a call.
-    pub attempt: u32,
-    /// The settings in force when it arrived.
-    pub generation: u64,
-    /// How it ended.
-    pub outcome: Outcome,
-}
-
 /// What this process put on one link.
 #[derive(Debug, Clone, Default)]
 pub struct LinkCounts {
@@ -111,88 +106,153 @@ pub struct LinkCounts {
     pub transport_errors: u64,
 }
 
-/// One arrival, as kept for receipts.
-#[derive(Debug, Clone)]
-pub struct Record {
-    /// The request's number; 0 for a foreign arrival.
-    pub request: u64,
-    /// Attempts at the layers above: `1.3.2`; empty for a foreign arrival.
-    pub path: String,
-    /// `grpc-previous-rpc-attempts` + 1.
-    pub attempt: u32,
-    /// Microseconds of the machine's monotonic clock.
-    pub start_us: u64,
-    /// Microseconds and outcome; `None` while in flight.
-    pub end: Option<(u64, Outcome)>,
-    /// The settings in force when it arrived.
-    pub generation: u64,
-}
-
-/// A copy of all totals.
-#[derive(Debug, Clone, Default)]
-pub struct Totals {
-    /// Arrivals, counted when they start.
-    pub received: u64,
-    /// Arrivals not finished.
-    pub in_flight: u64,
-    /// Arrivals after their request's deadline.
-    pub late: u64,
-    /// Arrivals whose own work was finished.
-    pub work_done: u64,
-    /// Arrivals without a path of ours.
-    pub foreign: u64,
-    /// Finished arrivals by their properties.
-    pub arrivals: BTreeMap<ArrivalKey, u64>,
-    /// What was sent, by callee.
-    pub links: BTreeMap<String, LinkCounts>,
-    /// Records given up.
-    pub records_lost: u64,
-    /// The highest request number of which a record was given up.
-    pub given_up_through: u64,
-}
-
 /// Most methods that are told apart; a stranger who invents method names fills one row, not the memory.
 const MAX_METHODS: usize = 64;
 /// Attempt numbers above the largest policy are a stranger's and share a row.
 const MAX_ATTEMPT: u32 = crate::policy::MAX_ATTEMPTS + 1;
+/// Most generations that are told apart; older ones share number 0 besides.
+const MAX_GENERATIONS: usize = 1_024;
+/// Most followers at once.
+pub const MAX_FOLLOWERS: usize = 64;
+/// Bits of a foreign request's number that count; those above tell this process from others.
+const FOREIGN_COUNTER_BITS: u32 = 32;
 
 #[derive(Debug, Default)]
 struct Ledger {
-    totals: Totals,
+    buckets: BTreeMap<Bucket, Totals>,
+    followed: Vec<Range>,
+    /// Generations up to this one share number 0.
+    merged_through: u64,
     methods: Vec<Arc<str>>,
     records: Records,
+    highest_request: u64,
 }
 
-/// The single arrivals that are kept, whole requests at a time.
-#[derive(Debug, Default)]
-struct Records {
-    by_request: HashMap<u64, Vec<Record>>,
-    /// Requests by their first arrival, for giving up the oldest first.
-    order: VecDeque<u64>,
-    kept: usize,
-    limit: usize,
-    next_foreign: u64,
+/// What is counted apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Bucket {
+    generation: u64,
+    /// First number of the range it is followed in; 0 for none.
+    followed: u64,
 }
 
-/// Foreign arrivals are kept under numbers that no request of ours reaches.
-const FOREIGN: u64 = 1 << 63;
+/// Consecutive request numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// The first.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+}
+
+impl Range {
+    /// Whether a request is one of them.
+    pub fn contains(self, request: u64) -> bool {
+        request >= self.first && request - self.first < self.count
+    }
+
+    fn overlaps(self, other: Self) -> bool {
+        self.contains(other.first) || other.contains(self.first)
+    }
+}
+
+/// Why requests cannot be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum FollowError {
+    /// A range without a number, or beyond the numbers there are.
+    #[error("a range starts at 1 or above, has at least one number and ends below 2^62")]
+    Empty,
+    /// Somebody follows some of them already.
+    #[error("some of these requests are followed already")]
+    Taken,
+    /// There are too many.
+    #[error("{MAX_FOLLOWERS} others follow requests of their own; more are not served")]
+    TooMany,
+}
+
+/// A copy of what was counted, of everything or of one range.
+#[derive(Debug, Clone, Default)]
+pub struct Reading {
+    /// By generation, the oldest first.
+    pub generations: BTreeMap<u64, Totals>,
+    /// Records given up.
+    pub records_lost: u64,
+    /// The highest request number of which a record was given up.
+    pub given_up_through: u64,
+    /// The highest request number that has arrived, strangers' left aside.
+    pub highest_request: u64,
+}
+
+impl Reading {
+    /// All generations together.
+    pub fn totals(&self) -> Totals {
+        let mut sum = Totals::default();
+        self.generations.values().for_each(|totals| sum += totals);
+        sum
+    }
+}
+
+impl Ledger {
+    /// The counts that an event of this request under this generation belongs to.
+    fn bucket(&mut self, generation: u64, request: u64) -> &mut Totals {
+        let generation = if generation <= self.merged_through {
+            0
+        } else {
+            generation
+        };
+        let followed = self
+            .followed
+            .iter()
+            .find(|range| range.contains(request))
+            .map_or(0, |range| range.first);
+        let bucket = Bucket { generation, followed };
+        if !self.buckets.contains_key(&bucket) {
+            self.make_room();
+        }
+        self.buckets.entry(bucket).or_default()
+    }
+
+    /// Puts the oldest generation together with those before it when there are too many.
+    fn make_room(&mut self) {
+        let mut generations: Vec<_> = self.buckets.keys().map(|bucket| bucket.generation).collect();
+        generations.dedup();
+        generations.retain(|generation| *generation > 0);
+        if generations.len() < MAX_GENERATIONS {
+            return;
+        }
+        if let Some(oldest) = generations.first().copied() {
+            self.merged_through = oldest;
+            self.rename(|bucket| Bucket {
+                generation: if bucket.generation <= oldest {
+                    0
+                } else {
+                    bucket.generation
+                },
+                ..bucket
+            });
+        }
+    }
+
+    fn rename(&mut self, new_name: impl Fn(Bucket) -> Bucket) {
+        for (bucket, totals) in std::mem::take(&mut self.buckets) {
+            *self.buckets.entry(new_name(bucket)).or_default() += &totals;
+        }
+    }
+}
 
 impl Counts {
     /// Nothing counted. `records` single arrivals are kept.
     pub fn new(records: usize) -> Arc<Self> {
         let ledger = Ledger {
-            records: Records {
-                limit: records,
-                ..Records::default()
-            },
+            records: Records::of(records),
             ..Ledger::default()
         };
+        // Numbers of two processes must not meet further down, also after one was started anew.
+        let process: u64 = (rand::random::<u32>() >> 2).into();
         Arc::new(Self {
             ledger: Mutex::new(ledger),
             rejected_by_transport: AtomicU64::new(0),
-            server_spans: AtomicU64::new(0),
-            client_spans: AtomicU64::new(0),
-            internal_spans: AtomicU64::new(0),
+            next_foreign: AtomicU64::new(FOREIGN | process << FOREIGN_COUNTER_BITS),
         })
     }
 
@@ -201,48 +261,60 @@ impl Counts {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A path for a request that brought none: it is its own request, here and further down.
+    pub fn foreign_path(&self, attempt: u32) -> AttemptPath {
+        AttemptPath::root(self.next_foreign.fetch_add(1, Ordering::Relaxed)).then(attempt)
+    }
+
     /// Counts an arrival, at its start. What is returned counts the end; dropped unfinished, it counts `dropped`.
-    pub fn arrive(self: &Arc<Self>, method: &str, context: &Context, generation: u64) -> Arrived {
+    pub fn arrive(self: &Arc<Self>, method: &str, context: &Context) -> Arrived {
         let start_us = monotonic_us();
+        let (request, generation) = (context.request(), context.generation.number);
         let mut ledger = self.ledger();
         let ledger = &mut *ledger;
-        ledger.totals.received += 1;
-        ledger.totals.in_flight += 1;
-        ledger.totals.foreign += u64::from(context.path.is_none());
-        ledger.totals.late += u64::from(context.request_deadline_us.is_some_and(|deadline| start_us > deadline));
+        if request < FOREIGN {
+            ledger.highest_request = ledger.highest_request.max(request);
+        }
+        let totals = ledger.bucket(generation, request);
+        totals.received += 1;
+        totals.in_flight += 1;
+        totals.foreign += u64::from(request >= FOREIGN);
+        totals.late += u64::from(context.request_deadline_us.is_some_and(|deadline| start_us > deadline));
         let method = method_name(&mut ledger.methods, method);
         let attempt = context.attempt.min(MAX_ATTEMPT);
         let record = Record {
-            request: context.path.as_ref().map_or(0, |path| path.request),
+            request,
             path: context
                 .path
                 .as_ref()
-                .map(crate::call::AttemptPath::attempts_text)
+                .map(AttemptPath::attempts_text)
                 .unwrap_or_default(),
             attempt: context.attempt,
             start_us,
             end: None,
             generation,
         };
-        let place = ledger.records.keep(record, &mut ledger.totals);
+        let place = ledger.records.keep(record);
         Arrived {
             counts: Arc::clone(self),
             method,
             attempt,
             generation,
+            request,
             start_us,
             place,
             open: true,
         }
     }
 
-    /// Changes what was counted on the link to `callee`.
-    pub fn on_link(&self, callee: &str, change: impl FnOnce(&mut LinkCounts)) {
+    /// Changes what was counted on the link to `callee` for this request.
+    pub fn on_link(&self, callee: &str, context: &Context, change: impl FnOnce(&mut LinkCounts)) {
         let mut ledger = self.ledger();
-        if !ledger.totals.links.contains_key(callee) {
-            ledger.totals.links.insert(callee.to_owned(), LinkCounts::default());
+        let links = &mut ledger.bucket(context.generation.number, context.request()).links;
+        if !links.contains_key(callee) {
+            links.insert(callee.to_owned(), LinkCounts::default());
         }
-        if let Some(link) = ledger.totals.links.get_mut(callee) {
+        if let Some(link) = links.get_mut(callee) {
             change(link);
         }
     }
@@ -257,38 +329,87 @@ impl Counts {
         self.rejected_by_transport.load(Ordering::Relaxed)
     }
 
-    /// Counts a span of this kind.
-    pub fn span_made(&self, kind: SpanKind) {
-        self.spans(kind).fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Spans of this kind made so far.
-    pub fn spans_made(&self, kind: SpanKind) -> u64 {
-        self.spans(kind).load(Ordering::Relaxed)
-    }
-
-    fn spans(&self, kind: SpanKind) -> &AtomicU64 {
+    /// Counts a span of this kind, made for this request.
+    pub fn span_made(&self, kind: SpanKind, context: &Context) {
+        let mut ledger = self.ledger();
+        let spans = &mut ledger.bucket(context.generation.number, context.request()).spans;
         match kind {
-            SpanKind::Server => &self.server_spans,
-            SpanKind::Client => &self.client_spans,
-            SpanKind::Internal => &self.internal_spans,
+            SpanKind::Server => spans.server += 1,
+            SpanKind::Client => spans.client += 1,
+            SpanKind::Internal => spans.internal += 1,
         }
+    }
+
+    /// A copy of everything, or of the requests followed from `first` on; `None` when nobody follows them.
+    pub fn read(&self, first: Option<u64>) -> Option<Reading> {
+        let ledger = self.ledger();
+        if let Some(first) = first
+            && !ledger.followed.iter().any(|range| range.first == first)
+        {
+            return None;
+        }
+        let mut generations: BTreeMap<u64, Totals> = BTreeMap::new();
+        for (bucket, totals) in &ledger.buckets {
+            if first.is_none_or(|first| bucket.followed == first) {
+                *generations.entry(bucket.generation).or_default() += totals;
+            }
+        }
+        Some(Reading {
+            generations,
+            records_lost: ledger.records.lost,
+            given_up_through: ledger.records.given_up_through,
+            highest_request: ledger.highest_request,
+        })
     }
 
     /// A copy of all totals.
     pub fn totals(&self) -> Totals {
-        self.ledger().totals.clone()
+        self.read(None).unwrap_or_default().totals()
     }
 
-    /// A copy of the records still kept, oldest request first.
-    pub fn records(&self) -> Vec<Record> {
-        let ledger = self.ledger();
-        let mut requests: Vec<_> = ledger.records.by_request.iter().collect();
-        requests.sort_by_key(|(request, _)| **request);
-        requests
-            .into_iter()
-            .flat_map(|(_, records)| records.iter().cloned())
-            .collect()
+    /// A copy of the records still kept of these requests (of all for `None`), lowest number first.
+    pub fn records(&self, range: Option<Range>) -> Vec<Record> {
+        let wanted = |request| range.is_none_or(|range| range.contains(request));
+        self.ledger().records.of_requests(wanted)
+    }
+
+    /// Counts these requests apart until what is returned is dropped; then they count with all others.
+    pub fn follow(self: &Arc<Self>, range: Range) -> Result<Followed, FollowError> {
+        let ends_below = range.first.checked_add(range.count).is_some_and(|end| end <= FOREIGN);
+        if range.first == 0 || range.count == 0 || !ends_below {
+            return Err(FollowError::Empty);
+        }
+        let mut ledger = self.ledger();
+        if ledger.followed.iter().any(|other| other.overlaps(range)) {
+            return Err(FollowError::Taken);
+        }
+        if ledger.followed.len() >= MAX_FOLLOWERS {
+            return Err(FollowError::TooMany);
+        }
+        ledger.followed.push(range);
+        Ok(Followed {
+            counts: Arc::clone(self),
+            range,
+        })
+    }
+}
+
+/// Requests that are counted apart.
+#[derive(Debug)]
+pub struct Followed {
+    counts: Arc<Counts>,
+    range: Range,
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        let mut ledger = self.counts.ledger();
+        ledger.followed.retain(|range| *range != self.range);
+        let first = self.range.first;
+        ledger.rename(|bucket| Bucket {
+            followed: if bucket.followed == first { 0 } else { bucket.followed },
+            ..bucket
+        });
     }
 }
 
@@ -325,16 +446,10 @@ pub struct Arrived {
     method: Arc<str>,
     attempt: u32,
     generation: u64,
+    request: u64,
     start_us: u64,
     place: Option<Place>,
     open: bool,
-}
-
-/// Where a record is kept.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    request: u64,
-    index: usize,
 }
 
 impl Arrived {
@@ -349,21 +464,18 @@ impl Arrived {
         }
         let duration_us = monotonic_us().saturating_sub(self.start_us);
         let mut ledger = self.counts.ledger();
-        ledger.totals.in_flight -= 1;
-        ledger.totals.work_done += u64::from(work_done);
-        let method = Arc::clone(&self.method);
+        // Its bucket may have been put together with others meanwhile, its start with it.
+        let totals = ledger.bucket(self.generation, self.request);
+        totals.in_flight -= 1;
+        totals.work_done += u64::from(work_done);
         let key = ArrivalKey {
-            method,
+            method: Arc::clone(&self.method),
             attempt: self.attempt,
-            generation: self.generation,
             outcome,
         };
-        *ledger.totals.arrivals.entry(key).or_default() += 1;
-        if let Some(place) = self.place
-            && let Some(records) = ledger.records.by_request.get_mut(&place.request)
-            && let Some(record) = records.get_mut(place.index)
-        {
-            record.end = Some((duration_us, outcome));
+        *totals.arrivals.entry(key).or_default() += 1;
+        if let Some(place) = self.place {
+            ledger.records.end(place, duration_us, outcome);
         }
     }
 }
@@ -374,69 +486,41 @@ impl Drop for Arrived {
     }
 }
 
-impl Records {
-    /// Keeps a record, giving up the oldest request when the store is full. `None` when this one is not kept: its request has
-    /// been given up before, or there is no room at all.
-    fn keep(&mut self, record: Record, totals: &mut Totals) -> Option<Place> {
-        let request = if record.request == 0 {
-            self.next_foreign += 1;
-            FOREIGN | self.next_foreign
-        } else {
-            record.request
-        };
-        let is_new = !self.by_request.contains_key(&request);
-        // Requests number upwards. One at or below the mark may be a request whose earlier arrivals are gone: half a request
-        // is never kept.
-        if self.limit == 0 || (is_new && request < FOREIGN && request <= totals.given_up_through) {
-            totals.records_lost += 1;
-            totals.given_up_through = totals.given_up_through.max(record.request);
-            return None;
-        }
-        while self.kept >= self.limit {
-            let Some(oldest) = self.order.pop_front() else { break };
-            let lost = self.by_request.remove(&oldest).map_or(0, |records| records.len());
-            self.kept -= lost;
-            totals.records_lost += lost as u64;
-            if oldest < FOREIGN {
-                totals.given_up_through = totals.given_up_through.max(oldest);
-            }
-        }
-        if !self.by_request.contains_key(&request) {
-            if request < FOREIGN && request <= totals.given_up_through {
-                totals.records_lost += 1;
-                return None;
-            }
-            self.order.push_back(request);
-        }
-        let records = self.by_request.entry(request).or_default();
-        records.push(record);
-        self.kept += 1;
-        Some(Place {
-            request,
-            index: records.len() - 1,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::AttemptPath;
+    use crate::{config::Config, settings::Generation};
 
     fn context(request: u64, attempt: u32) -> Context {
-        let path = Some(AttemptPath::root(request).then(attempt));
+        under(&Generation::first(Config::named("inventory")), request, attempt)
+    }
+
+    fn under(generation: &Arc<Generation>, request: u64, attempt: u32) -> Context {
         Context {
-            path,
+            path: Some(AttemptPath::root(request).then(attempt)),
             attempt,
             deadline: None,
             request_deadline_us: None,
+            generation: Arc::clone(generation),
+            trace: crate::call::TraceSlot::default(),
         }
+    }
+
+    /// Numbered settings that differ in nothing else.
+    fn generations(count: u64) -> Vec<Arc<Generation>> {
+        let live = crate::settings::Live::new(Config::named("inventory"));
+        let mut generations = vec![live.now()];
+        for number in 2..=count {
+            live.switch(number, &BTreeMap::new()).unwrap();
+            generations.push(live.now());
+        }
+        generations
     }
 
     #[test]
     fn an_arrival_counts_when_it_starts_and_its_outcome_when_it_ends() {
         let counts = Counts::new(10);
-        let arrived = counts.arrive("shop.v1.Inventory/GetStock", &context(1, 2), 1);
+        let arrived = counts.arrive("shop.v1.Inventory/GetStock", &context(1, 2));
         assert_eq!((counts.totals().received, counts.totals().in_flight), (1, 1));
         arrived.end(Outcome::Answered(Code::Unavailable.into()), false);
         let totals = counts.totals();
@@ -448,7 +532,7 @@ mod tests {
     #[test]
     fn an_arrival_that_nobody_finishes_is_dropped_once() {
         let counts = Counts::new(10);
-        drop(counts.arrive("m", &context(1, 1), 1));
+        drop(counts.arrive("m", &context(1, 1)));
         let totals = counts.totals();
         assert_eq!(totals.in_flight, 0);
         assert_eq!(
@@ -463,19 +547,23 @@ mod tests {
         for request in 1..=4 {
             for attempt in 1..=2 {
                 counts
-                    .arrive("m", &context(request, attempt), 1)
+                    .arrive("m", &context(request, attempt))
                     .end(Outcome::Expired, false);
             }
         }
         // A late arrival of a request that is gone must not come back as half a request.
-        counts.arrive("m", &context(1, 3), 1).end(Outcome::Expired, false);
-        let totals = counts.totals();
+        counts.arrive("m", &context(1, 3)).end(Outcome::Expired, false);
+        let reading = counts.read(None).unwrap();
         assert_eq!(
-            (totals.received, totals.records_lost, totals.given_up_through),
+            (
+                reading.totals().received,
+                reading.records_lost,
+                reading.given_up_through
+            ),
             (9, 5, 2)
         );
         let kept: Vec<_> = counts
-            .records()
+            .records(None)
             .iter()
             .map(|record| (record.request, record.attempt))
             .collect();
@@ -487,11 +575,117 @@ mod tests {
         let counts = Counts::new(0);
         for number in 0..1_000 {
             counts
-                .arrive(&format!("m{number}"), &context(1, 1), 1)
+                .arrive(&format!("m{number}"), &context(1, 1))
                 .end(Outcome::Expired, false);
         }
         let totals = counts.totals();
         assert_eq!(totals.received, 1_000);
         assert!(totals.arrivals.len() <= MAX_METHODS + 1, "{}", totals.arrivals.len());
+    }
+
+    #[test]
+    fn an_arrival_ends_under_the_settings_it_came_under() {
+        let counts = Counts::new(10);
+        let generations = generations(2);
+        let early = counts.arrive("m", &under(&generations[0], 1, 1));
+        counts
+            .arrive("m", &under(&generations[1], 2, 1))
+            .end(Outcome::Expired, false);
+        let read = || counts.read(None).unwrap().generations;
+        assert_eq!((read()[&1].in_flight, read()[&2].in_flight), (1, 0));
+        early.end(Outcome::Expired, true);
+        let read = read();
+        assert_eq!(
+            (read[&1].in_flight, read[&1].work_done, read[&1].arrivals.len()),
+            (0, 1, 1)
+        );
+        assert_eq!((read[&2].received, read[&2].work_done), (1, 0));
+    }
+
+    #[test]
+    fn a_thousand_switches_and_more_lose_no_arrival() {
+        let counts = Counts::new(0);
+        let generations = generations(MAX_GENERATIONS as u64 + 50);
+        let longest = counts.arrive("m", &under(&generations[0], 1, 1));
+        for generation in &generations {
+            counts
+                .arrive("m", &under(generation, 1, 1))
+                .end(Outcome::Expired, false);
+        }
+        longest.end(Outcome::Expired, false);
+        let reading = counts.read(None).unwrap();
+        assert!(
+            reading.generations.len() <= MAX_GENERATIONS,
+            "{}",
+            reading.generations.len()
+        );
+        let totals = reading.totals();
+        assert_eq!((totals.received, totals.in_flight), (generations.len() as u64 + 1, 0));
+        assert!(reading.generations[&0].received > 1);
+    }
+
+    #[test]
+    fn followed_requests_count_apart_and_with_all_others() {
+        let counts = Counts::new(10);
+        let range = Range { first: 5, count: 2 };
+        let followed = counts.follow(range).unwrap();
+        for request in 4..=7 {
+            counts.arrive("m", &context(request, 1)).end(Outcome::Expired, false);
+            counts.on_link("below", &context(request, 1), |link| link.sent += 1);
+            counts.span_made(SpanKind::Server, &context(request, 1));
+        }
+        let open = counts.arrive("m", &context(6, 2));
+        let apart = counts.read(Some(5)).unwrap().totals();
+        assert_eq!(
+            (
+                apart.received,
+                apart.in_flight,
+                apart.links["below"].sent,
+                apart.spans.server
+            ),
+            (3, 1, 2, 2)
+        );
+        assert_eq!(counts.totals().received, 5);
+        assert_eq!(counts.records(Some(range)).len(), 3);
+        drop(followed);
+        assert!(counts.read(Some(5)).is_none());
+        open.end(Outcome::Expired, false);
+        let totals = counts.totals();
+        assert_eq!(
+            (totals.received, totals.in_flight, totals.links["below"].sent),
+            (5, 0, 4)
+        );
+    }
+
+    #[test]
+    fn nobody_follows_what_another_does() {
+        let counts = Counts::new(0);
+        let range = |first, count| Range { first, count };
+        let _first = counts.follow(range(10, 10)).unwrap();
+        for taken in [range(10, 1), range(19, 5), range(1, 10), range(5, 100)] {
+            assert_eq!(counts.follow(taken).unwrap_err(), FollowError::Taken, "{taken:?}");
+        }
+        for empty in [range(0, 1), range(1, 0), range(u64::MAX, 2), range(FOREIGN, 1)] {
+            assert_eq!(counts.follow(empty).unwrap_err(), FollowError::Empty, "{empty:?}");
+        }
+        let others: Vec<_> = (0..MAX_FOLLOWERS as u64 - 1)
+            .map(|number| counts.follow(range(100 + number, 1)).unwrap())
+            .collect();
+        assert_eq!(counts.follow(range(1, 1)).unwrap_err(), FollowError::TooMany);
+        drop(others);
+        assert!(counts.follow(range(1, 1)).is_ok());
+    }
+
+    #[test]
+    fn a_stranger_is_one_request_all_the_way_down() {
+        let counts = Counts::new(10);
+        let mut stranger = context(0, 1);
+        stranger.path = Some(counts.foreign_path(1));
+        counts.arrive("m", &stranger).end(Outcome::Expired, false);
+        counts.arrive("m", &context(3, 1)).end(Outcome::Expired, false);
+        let reading = counts.read(None).unwrap();
+        assert_eq!((reading.totals().foreign, reading.highest_request), (1, 3));
+        assert_ne!(counts.foreign_path(1).request, counts.foreign_path(1).request);
+        assert_ne!(counts.foreign_path(1).request, Counts::new(0).foreign_path(1).request);
     }
 }

@@ -65,6 +65,13 @@ impl Default for Fail {
     }
 }
 
+impl Fault {
+    /// Whether an arrival's fate is drawn.
+    pub fn is_drawn(&self) -> bool {
+        matches!(self, Self::Fail(Fail { p: Some(_), .. }))
+    }
+}
+
 /// Why a text is no fault.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FaultError {

@@ -3,9 +3,9 @@
 
 use crate::{
     Request, Response,
-    config::Config,
     counts::Counts,
     layers::{Wrap, deadline::DeadlineIn, fault::FaultLayer, ledger::Ledger, trace::TraceArrival},
+    settings::Live,
 };
 use std::{convert::Infallible, sync::Arc};
 use tonic::{
@@ -21,11 +21,8 @@ pub struct Shop {
     pub(crate) name: &'static str,
 }
 
-/// The settings in force in a process that was never switched.
-pub const FIRST_GENERATION: u64 = 1;
-
 /// Puts the server stack around a service.
-pub fn shop<S>(config: &Config, counts: &Arc<Counts>, service: S) -> Shop
+pub fn shop<S>(live: &Arc<Live>, counts: &Arc<Counts>, service: S) -> Shop
 where
     S: NamedService + Clone + Send + Sync + 'static,
     S: tower::Service<Request, Response = Response, Error = Infallible, Future: Send>,
@@ -35,14 +32,14 @@ where
         // The ground truth, before anything that could fail, drop or answer early.
         .layer(Wrap(Ledger {
             counts: Arc::clone(&counts),
-            generation: FIRST_GENERATION,
+            live: Arc::clone(live),
         }))
         // The second witness of the same event, right behind the first.
         .layer(Wrap(TraceArrival { counts }))
         // A duration becomes a point in time as early as possible; the ledger has read it, here it is enforced.
         .layer(Wrap(DeadlineIn))
         // Behaves as the broken service itself.
-        .layer(Wrap(FaultLayer::new(config.fault, config.seed)));
+        .layer(Wrap(FaultLayer));
     Shop {
         routes: Routes::new(stack.named_layer(service)),
         name: S::NAME,

@@ -21,11 +21,13 @@
 //! service, any shop message, any prediction (`harness/model` shares no code with this crate, so that measurement and
 //! prediction cannot be wrong together). Start with `process.rs`, then `inbound.rs` and `outbound.rs`.
 
+pub mod address;
 pub mod body;
 pub mod call;
 pub mod code;
 pub mod config;
 pub mod control;
+pub mod conventions;
 pub mod counts;
 pub mod fault;
 pub mod inbound;
@@ -35,6 +37,8 @@ pub mod outbound;
 pub mod outcome;
 pub mod policy;
 pub mod process;
+pub mod seen;
+pub mod settings;
 pub mod telemetry;
 
 /// A request as every layer sees it: never a message type.

@@ -3,7 +3,7 @@
 //! Not tonic's transport server: that adds a timer of its own which answers before the caller's deadline does, cannot close one
 //! connection or the port, and waits for ever for silent peers when it stops.
 
-use crate::counts::Counts;
+use crate::{counts::Counts, fault::Fault};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     service::TowerToHyperService,
@@ -51,6 +51,17 @@ pub enum Gate {
     Open,
     /// It refuses them; those it had accepted are cut.
     Closed,
+}
+
+impl Gate {
+    /// What a fault makes of a service port.
+    pub fn of(fault: &Fault) -> Self {
+        if *fault == Fault::Refuse {
+            Self::Closed
+        } else {
+            Self::Open
+        }
+    }
 }
 
 /// A port that could not be had.

@@ -1,7 +1,7 @@
 //! The client stack: one chain over a connection, and the only way to call anyone.
 
 use crate::{
-    Request, Response,
+    Request, Response, call,
     config::{Callee, Config, TransportCodes},
     counts::Counts,
     layers::{
@@ -57,14 +57,13 @@ pub fn outbound(config: &Config, counts: &Arc<Counts>) -> Result<Outbound, Outbo
         .connect_lazy();
     let wire = Wire {
         channel: Arc::new(channel),
-        codes: config.transport_codes,
     };
     Ok(stack(config, callee, counts, wire))
 }
 
 fn stack(config: &Config, callee: Callee, counts: &Arc<Counts>, wire: impl Below + Sync + 'static) -> Outbound {
     let shared = || Arc::clone(counts);
-    let retry = Retry::new(config.retry.clone(), callee.clone(), shared(), chances(config.seed));
+    let retry = Retry::new(callee.clone(), shared(), chances(config.seed));
     let layered = ServiceBuilder::new()
         // Outside the loop: one span for the call, which holds the back-offs.
         .layer(Wrap(TraceCall { counts: shared() }))
@@ -91,7 +90,6 @@ fn chances(seed: u64) -> Chances {
 struct Wire {
     /// Behind one pointer: every layer above clones what lies below it.
     channel: Arc<Channel>,
-    codes: TransportCodes,
 }
 
 impl tower::Service<Request> for Wire {
@@ -105,7 +103,13 @@ impl tower::Service<Request> for Wire {
 
     fn call(&mut self, request: Request) -> Self::Future {
         use tower::ServiceExt as _;
-        let (channel, codes) = (Channel::clone(&self.channel), self.codes);
+        let channel = Channel::clone(&self.channel);
+        let codes = request
+            .extensions()
+            .get::<call::Context>()
+            .map_or(TransportCodes::default(), |context| {
+                context.generation.config.transport_codes
+            });
         Box::pin(async move {
             Ok(channel.oneshot(request).await.unwrap_or_else(|error| {
                 let (status, failure) = outcome::of_transport(Box::new(error), codes);

@@ -4,7 +4,7 @@
 use crate::{
     Response,
     code::Code,
-    config::{OnFailure, TransportCodes},
+    config::{Config, OnFailure, TransportCodes},
 };
 use http::{HeaderMap, StatusCode};
 use std::error::Error;
@@ -112,11 +112,12 @@ fn chain(error: &dyn Error) -> String {
 
 /// What a service answers when the call it made has failed: a fresh status, so that no metadata of the lower hop (a pushback,
 /// a trailer) travels up by accident.
-pub fn answer(callee: &str, failed: &Status, on_failure: OnFailure) -> Status {
-    let code = match on_failure {
+pub fn answer(config: &Config, failed: &Status) -> Status {
+    let code = match config.on_failure {
         OnFailure::Pass => failed.code(),
         OnFailure::Answer(code) => code,
     };
+    let callee = config.callee.as_ref().map_or("", |callee| callee.name.as_str());
     Status::new(code, format!("{callee}: {}", failed.message()))
 }
 
@@ -183,9 +184,13 @@ mod tests {
         below
             .metadata_mut()
             .insert("grpc-retry-pushback-ms", "77".parse().unwrap());
-        let passed = answer("inventory", &below, OnFailure::Pass);
+        let config = |on_failure| Config {
+            on_failure,
+            ..Config::named("pricing")
+        };
+        let passed = answer(&config(OnFailure::Pass), &below);
         assert_eq!((passed.code(), passed.metadata().len()), (Code::Unavailable, 0));
-        let translated = answer("inventory", &below, OnFailure::Answer(Code::FailedPrecondition));
+        let translated = answer(&config(OnFailure::Answer(Code::FailedPrecondition)), &below);
         assert_eq!(translated.code(), Code::FailedPrecondition);
     }
 }

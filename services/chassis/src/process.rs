@@ -1,13 +1,13 @@
 //! The life of a service process: config → telemetry → bind → announce → serve → drain → flush → exit code.
 
 use crate::{
-    config::{Config, ConfigError},
+    config::{self, CONTROL_TOKEN, CONTROL_TOKEN_FILE, Config, ConfigError},
     control::Control,
     counts::Counts,
-    fault::Fault,
     inbound::Shop,
     listen::{BindError, Gate, Port},
     outbound::OutboundError,
+    settings::Live,
     telemetry::{Telemetry, TelemetryError},
 };
 use std::{
@@ -17,6 +17,7 @@ use std::{
     process::ExitCode,
     str::FromStr,
     sync::Arc,
+    time::Duration,
 };
 use thiserror::Error;
 use tokio::{
@@ -40,6 +41,12 @@ pub enum ServeError {
     /// Its ports.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// Its control port would be open to others.
+    #[error(
+        "the control port {0} is not on the loopback, where anybody could put faults in: set {CONTROL_TOKEN} or \
+         {CONTROL_TOKEN_FILE}"
+    )]
+    NoToken(SocketAddr),
     /// Its callee.
     #[error(transparent)]
     Outbound(#[from] OutboundError),
@@ -87,14 +94,13 @@ impl FromStr for Announcement {
 }
 
 /// What a service is built from.
-pub type Build = fn(&Config, &Arc<Counts>) -> Result<Shop, OutboundError>;
+pub type Build = fn(&Arc<Live>, &Arc<Counts>) -> Result<Shop, OutboundError>;
 
 /// Runs a service as this process: reads the environment, serves until it is told to stop.
 pub fn main(default_name: &str, build: Build) -> ExitCode {
-    if std::env::args_os().any(|argument| argument == UNTIL_STDIN_CLOSES) {
-        exit_when_stdin_closes();
-    }
-    match run(default_name, build) {
+    let ends_with_stdin = std::env::args_os().any(|argument| argument == UNTIL_STDIN_CLOSES);
+    let stdin_closed = ends_with_stdin.then(leave_when_stdin_closes);
+    match run(default_name, build, stdin_closed) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
@@ -103,34 +109,40 @@ pub fn main(default_name: &str, build: Build) -> ExitCode {
     }
 }
 
-fn run(default_name: &str, build: Build) -> Result<(), ServeError> {
+fn run(default_name: &str, build: Build, stdin_closed: Option<watch::Receiver<bool>>) -> Result<(), ServeError> {
     let config = Config::from_env(default_name)?;
+    let token = config::control_token()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| ServeError::System("cannot start a runtime", error))?;
     runtime.block_on(async {
-        let until = stop_signal().map_err(|error| ServeError::System("cannot listen for signals", error))?;
-        serve(config, build, announce, until).await
+        let signal = stop_signal().map_err(|error| ServeError::System("cannot listen for signals", error))?;
+        let until = async {
+            tokio::select! {
+                () = signal => {}
+                () = closed(stdin_closed) => {}
+            }
+        };
+        serve(config, token, build, announce, until).await
     })
 }
 
-/// Serves until `until` ends: binds both ports, tells `announce`, drains, flushes.
+/// Serves until `until` ends: binds both ports, tells `announce`, drains, flushes. The control port asks for the token when
+/// there is one, and must have one to leave the loopback.
 pub async fn serve(
     mut config: Config,
+    token: Option<String>,
     build: Build,
     announce: impl FnOnce(&Announcement),
     until: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
+    if token.is_none() && !config.control_listen.ip().is_loopback() {
+        return Err(ServeError::NoToken(config.control_listen));
+    }
     let telemetry = Arc::new(Telemetry::start(&config)?);
     let counts = Counts::new(config.records);
-    let shop = build(&config, &counts)?;
-    let gate = if config.fault == Fault::Refuse {
-        Gate::Closed
-    } else {
-        Gate::Open
-    };
-    let service_port = Port::bind(config.listen, gate)?;
+    let service_port = Port::bind(config.listen, Gate::of(&config.fault))?;
     let control_port = Port::bind(config.control_listen, Gate::Open)?;
     (config.listen, config.control_listen) = (service_port.address(), control_port.address());
     let announcement = Announcement {
@@ -138,6 +150,8 @@ pub async fn serve(
         address: config.listen,
         control: config.control_listen,
     };
+    let live = Live::new(config);
+    let shop = build(&live, &counts)?;
 
     let (health, health_service) = tonic_health::server::health_reporter();
     health
@@ -148,20 +162,20 @@ pub async fn serve(
         .add_service(health_service.clone())
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?);
-    let control = Control {
-        config: Arc::new(config),
-        counts: Arc::clone(&counts),
-        telemetry: Arc::clone(&telemetry),
-    };
-    let control_routes = control.routes().add_service(health_service);
+    let (leave, left) = watch::channel(false);
+    let control = Control::new(
+        Arc::clone(&live),
+        Arc::clone(&counts),
+        Arc::clone(&telemetry),
+        left.clone(),
+    );
+    let control_routes = control.routes(token).add_service(health_service);
 
     let _spans_go_here = telemetry.enter();
-    let (leave, left) = watch::channel(false);
-    let (_gate, gated) = watch::channel(gate);
     let (_control_gate, control_gated) = watch::channel(Gate::Open);
     let serving = async {
         tokio::try_join!(
-            service_port.serve(service_routes, gated, Some(counts), left.clone()),
+            service_port.serve(service_routes, live.gate(), Some(counts), left.clone()),
             control_port.serve(control_routes, control_gated, None, left),
         )
     };
@@ -185,31 +199,50 @@ fn reflection() -> tonic_reflection::server::Builder<'static> {
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
 
-/// Ends with SIGTERM or SIGINT.
+/// Ends with SIGTERM, SIGINT or SIGHUP.
 fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+    let [terminate, interrupt, hangup] = kinds.map(signal);
+    let (mut terminate, mut interrupt, mut hangup) = (terminate?, interrupt?, hangup?);
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
         }
     })
 }
 
-/// Ends the process when standard input ends, whatever else it is doing: a thread of its own, so that nothing is left running
-/// when the parent is killed.
-fn exit_when_stdin_closes() {
-    std::thread::spawn(|| {
+/// Ends when standard input has; never where nobody looks at it.
+async fn closed(stdin: Option<watch::Receiver<bool>>) {
+    match stdin {
+        Some(mut stdin) => drop(stdin.wait_for(|closed| *closed).await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Longest time left for the last spans once standard input has ended: the parent is gone, and nothing of it may stay.
+const LEAVE: Duration = Duration::from_millis(700);
+
+/// Tells when standard input has ended, then ends the process whatever else it is doing: a thread of its own, so that nothing
+/// is left running when the parent is killed.
+fn leave_when_stdin_closes() -> watch::Receiver<bool> {
+    let (tell, told) = watch::channel(false);
+    std::thread::spawn(move || {
         let mut ignored = [0; 64];
         let mut input = std::io::stdin();
         loop {
             match input.read(&mut ignored) {
                 Ok(1..) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Ok(0) | Err(_) => std::process::exit(0),
+                Ok(0) | Err(_) => break,
             }
         }
+        let _ = tell.send(true);
+        std::thread::sleep(LEAVE);
+        std::process::exit(0);
     });
+    told
 }
 
 /// The one line that a parent reads. Written at once and whole; a parent that is gone needs none.

@@ -3,19 +3,33 @@
 //! Nothing here is global: a process has one subscriber for its one thread, set with [`Telemetry::enter`], so that several
 //! services could stand in one process without sharing a name.
 
-use crate::config::Config;
+mod outlets;
+
+pub use outlets::Copies;
+
+use crate::{
+    config::{Config, Export},
+    conventions::{RUN, SERVICE_INSTANCE, SERVICE_NAMESPACE, SERVICE_VERSION},
+    counts::Range,
+};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::{
-    KeyValue,
+    Key, KeyValue,
     propagation::{Extractor, Injector, TextMapPropagator as _},
-    trace::TracerProvider as _,
+    trace::{TraceContextExt as _, TracerProvider as _},
 };
 use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::{
     Resource,
+    error::OTelSdkResult,
     propagation::TraceContextPropagator,
-    trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider, SpanLimits},
+    resource::TelemetryResourceDetector,
+    trace::{
+        BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider, SpanLimits, SpanProcessor as _,
+        TracerProviderBuilder,
+    },
 };
+use outlets::Outlets;
 use std::{sync::LazyLock, time::Duration};
 use thiserror::Error;
 use tracing::{Span, Subscriber, subscriber::DefaultGuard};
@@ -24,8 +38,6 @@ use tracing_subscriber::{Layer as _, Registry, filter::Targets, layer::Subscribe
 
 /// The target of every span of ours. Anything else that libraries say stays out of the trace.
 pub const TARGET: &str = "retryscope";
-/// The resource attribute that marks the spans of one run.
-pub const RUN_ATTRIBUTE: &str = "retryscope.run";
 
 /// Longest wait of a span that no flush asks for.
 const EXPORT_DELAY: Duration = Duration::from_millis(200);
@@ -33,69 +45,49 @@ const EXPORT_DELAY: Duration = Duration::from_millis(200);
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Spans in one export.
 const BATCH: usize = 512;
+/// What the services are together.
+const NAMESPACE: &str = "retryscope";
 
 static PROPAGATOR: LazyLock<TraceContextPropagator> = LazyLock::new(TraceContextPropagator::new);
 
-/// Where the spans of this process go. Without an address in the configuration, nowhere: no span is made.
-#[derive(Debug, Default)]
+/// Where the spans of this process go.
+#[derive(Debug)]
 pub struct Telemetry {
-    provider: Option<SdkTracerProvider>,
+    provider: SdkTracerProvider,
+    outlets: Outlets,
+    service: String,
 }
 
 /// Why spans cannot be exported.
 #[derive(Debug, Error)]
-pub enum TelemetryError {
-    /// The exporter could not be built.
-    #[error("cannot export spans to {endpoint}")]
-    Exporter {
-        /// The address.
-        endpoint: String,
-        /// Why.
-        source: opentelemetry_otlp::ExporterBuildError,
-    },
+#[error("cannot export spans to {endpoint}")]
+pub struct TelemetryError {
+    endpoint: String,
+    source: opentelemetry_otlp::ExporterBuildError,
 }
 
 impl Telemetry {
     /// Builds the provider. Must run inside the tokio runtime that will carry the exporter's connection.
     pub fn start(config: &Config) -> Result<Self, TelemetryError> {
-        let Some(endpoint) = &config.otlp else {
-            return Ok(Self::default());
+        let provider = SdkTracerProvider::builder();
+        let (provider, own) = match &config.otlp {
+            Export::None => (strict(provider), None),
+            Export::To(endpoint) => {
+                let own = processor(endpoint, config.span_queue, &ours(&config.service, &config.run))?;
+                (strict(provider), Some(own))
+            }
+            // Sampler and limits are the user's too, here and only here.
+            Export::Environment => (provider, Some(as_the_user_says(&config.service)?)),
         };
-        let exporter = SpanExporter::builder()
-            .with_tonic()
-            .with_endpoint(endpoint.clone())
-            .with_timeout(EXPORT_TIMEOUT)
-            // The exporter would be one more retry layer, and its copies would look like damage. A loss is seen: made is
-            // compared with collected.
-            .with_retry_policy(RetryPolicy::disabled())
-            .build()
-            .map_err(|source| TelemetryError::Exporter {
-                endpoint: endpoint.clone(),
-                source,
-            })?;
-        let batch = BatchConfigBuilder::default()
-            .with_max_queue_size(config.span_queue)
-            .with_max_export_batch_size(BATCH.min(config.span_queue))
-            .with_scheduled_delay(EXPORT_DELAY)
-            .build();
-        // Every name is set here, whatever OTEL_* variables say: they could silently rename or drop evidence.
-        let resource = Resource::builder_empty()
-            .with_service_name(config.service.clone())
-            .with_attribute(KeyValue::new("service.namespace", "retryscope"))
-            .with_attribute(KeyValue::new("service.instance.id", std::process::id().to_string()))
-            .with_attribute(KeyValue::new(RUN_ATTRIBUTE, config.run.clone()))
-            .build();
-        let provider = SdkTracerProvider::builder()
-            .with_span_processor(BatchSpanProcessor::builder(exporter).with_batch_config(batch).build())
-            .with_sampler(Sampler::AlwaysOn)
-            .with_span_limits(SpanLimits::default())
-            .with_resource(resource)
-            .build();
+        let outlets = Outlets::new(own);
+        let provider = provider.with_span_processor(outlets.clone()).build();
         // One handle is never dropped: with the last one the SDK shuts down inline, and on a runtime of one thread that waits
         // five seconds for a connection that waits for it. Who wants the spans calls `shutdown`.
         std::mem::forget(provider.clone());
         Ok(Self {
-            provider: Some(provider),
+            provider,
+            outlets,
+            service: config.service.clone(),
         })
     }
 
@@ -104,28 +96,33 @@ impl Telemetry {
         tracing::subscriber::set_default(self.subscriber())
     }
 
-    fn subscriber(&self) -> Box<dyn Subscriber + Send + Sync> {
-        let Some(provider) = &self.provider else {
-            return Box::new(tracing::subscriber::NoSubscriber::new());
-        };
+    fn subscriber(&self) -> impl Subscriber + Send + Sync + 'static {
         // Lean: no location, thread or activity attributes; they cost as much as the span itself.
         let bridge = tracing_opentelemetry::layer()
-            .with_tracer(provider.tracer(TARGET))
+            .with_tracer(self.provider.tracer(TARGET))
             .with_location(false)
             .with_threads(false)
             .with_tracked_inactivity(false)
             .with_target(false)
             .with_filter(Targets::new().with_target(TARGET, tracing::Level::INFO));
-        Box::new(Registry::default().with(bridge))
+        Registry::default().with(bridge)
     }
 
-    /// Exports every span that has ended. Blocking calls of the SDK run on a thread of their own: inline on a
-    /// `current_thread` runtime they would wait for a connection that waits for them.
+    /// Sends copies of the spans of these requests to `endpoint`, marked with `run`, until what is returned is dropped.
+    pub fn follow(&self, range: Range, endpoint: &str, run: &str, queue: usize) -> Result<Copies, TelemetryError> {
+        let processor = processor(endpoint, queue, &ours(&self.service, run))?;
+        Ok(self.outlets.follow(range, run, processor))
+    }
+
+    /// Exports every span that has ended: the copies that carry this nonce, or everything when it is empty. Blocking calls of
+    /// the SDK run on a thread of their own: inline on a `current_thread` runtime they would wait for a connection that waits
+    /// for them.
     ///
     /// # Errors
     /// What the exporter said, as text.
-    pub async fn flush(&self) -> Result<(), String> {
-        self.blocking(|provider| provider.force_flush()).await
+    pub async fn flush(&self, run: &str) -> Result<(), String> {
+        let (outlets, run) = (self.outlets.clone(), run.to_owned());
+        blocking(move || outlets.flush(&run)).await
     }
 
     /// Exports what is left and stops.
@@ -133,21 +130,99 @@ impl Telemetry {
     /// # Errors
     /// What the exporter said, as text.
     pub async fn shutdown(&self) -> Result<(), String> {
-        self.blocking(|provider| provider.shutdown()).await
+        let provider = self.provider.clone();
+        blocking(move || provider.shutdown()).await
     }
+}
 
-    async fn blocking(
-        &self,
-        work: impl FnOnce(SdkTracerProvider) -> opentelemetry_sdk::error::OTelSdkResult + Send + 'static,
-    ) -> Result<(), String> {
-        let Some(provider) = self.provider.clone() else {
-            return Ok(());
-        };
-        match tokio::task::spawn_blocking(move || work(provider)).await {
-            Ok(result) => result.map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        }
+async fn blocking(work: impl FnOnce() -> OTelSdkResult + Send + 'static) -> Result<(), String> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
     }
+}
+
+/// Every span, whatever OTEL_* variables say: they could silently drop evidence.
+fn strict(provider: TracerProviderBuilder) -> TracerProviderBuilder {
+    provider
+        .with_sampler(Sampler::AlwaysOn)
+        .with_span_limits(SpanLimits::default())
+}
+
+/// A processor to a collector of ours.
+fn processor(endpoint: &str, queue: usize, resource: &Resource) -> Result<BatchSpanProcessor, TelemetryError> {
+    let exporter = SpanExporter::builder()
+        .with_tonic()
+        .with_endpoint(endpoint)
+        .with_timeout(EXPORT_TIMEOUT)
+        // The exporter would be one more retry layer, and its copies would look like damage. A loss is seen: made is
+        // compared with collected.
+        .with_retry_policy(RetryPolicy::disabled())
+        .build()
+        .map_err(|source| TelemetryError {
+            endpoint: endpoint.to_owned(),
+            source,
+        })?;
+    let batch = BatchConfigBuilder::default()
+        .with_max_queue_size(queue)
+        .with_max_export_batch_size(BATCH.min(queue))
+        .with_scheduled_delay(EXPORT_DELAY)
+        .build();
+    let mut processor = BatchSpanProcessor::builder(exporter).with_batch_config(batch).build();
+    processor.set_resource(resource);
+    Ok(processor)
+}
+
+/// A processor as the OTEL_* variables say: endpoint, headers, compression, batches, names.
+fn as_the_user_says(service: &str) -> Result<BatchSpanProcessor, TelemetryError> {
+    let exporter = SpanExporter::builder()
+        .with_tonic()
+        .build()
+        .map_err(|source| TelemetryError {
+            endpoint: "the collector that the OTEL_* variables name".to_owned(),
+            source,
+        })?;
+    let mut processor = BatchSpanProcessor::builder(exporter).build();
+    let said = Resource::builder().build();
+    let is_said = |key: &Key| key.as_str() != "service.name" || !names_nobody(&said);
+    let said = said
+        .iter()
+        .filter(|(key, _)| is_said(key))
+        .map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+    let resource = named(service).with_attributes(said.collect::<Vec<_>>()).build();
+    processor.set_resource(&resource);
+    Ok(processor)
+}
+
+/// Whether the SDK made the service's name up.
+fn names_nobody(resource: &Resource) -> bool {
+    resource
+        .get(&Key::from_static_str("service.name"))
+        .is_none_or(|name| name.as_str().starts_with("unknown_service"))
+}
+
+/// The resource of spans that we count ourselves: every name is set here, whatever OTEL_* variables say.
+fn ours(service: &str, run: &str) -> Resource {
+    named(service)
+        .with_attribute(KeyValue::new(RUN, run.to_owned()))
+        .build()
+}
+
+fn named(service: &str) -> opentelemetry_sdk::resource::ResourceBuilder {
+    Resource::builder_empty()
+        .with_detector(Box::new(TelemetryResourceDetector))
+        .with_service_name(service.to_owned())
+        .with_attributes([
+            KeyValue::new(SERVICE_NAMESPACE, NAMESPACE),
+            KeyValue::new(SERVICE_INSTANCE, std::process::id().to_string()),
+            KeyValue::new(SERVICE_VERSION, env!("CARGO_PKG_VERSION")),
+        ])
+}
+
+/// The id of the trace that a span belongs to; 0 for none.
+pub fn trace_id(span: &Span) -> u128 {
+    let id = span.context().span().span_context().trace_id();
+    u128::from_be_bytes(id.to_bytes())
 }
 
 /// Makes the span a child of what the metadata names.

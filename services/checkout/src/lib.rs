@@ -4,11 +4,11 @@
 
 use chassis::{
     call::Context,
-    config::{Config, OnFailure},
     counts::Counts,
     inbound::{self, Shop},
     outbound::{self, Outbound, OutboundError},
     outcome, process,
+    settings::Live,
 };
 use proto::shop::v1::{
     GetPriceRequest, GetQuoteRequest, Quote,
@@ -24,26 +24,15 @@ pub fn main() -> ExitCode {
 }
 
 /// Checkout with the server stack around it, calling its callee through the client stack.
-pub fn shop(config: &Config, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
-    let pricing = PricingClient::new(outbound::outbound(config, counts)?);
-    let callee = config
-        .callee
-        .as_ref()
-        .map(|callee| callee.name.clone())
-        .unwrap_or_default();
-    let handler = Handler {
-        pricing,
-        callee,
-        on_failure: config.on_failure,
-    };
-    Ok(inbound::shop(config, counts, CheckoutServer::new(handler)))
+pub fn shop(live: &Arc<Live>, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
+    let pricing = PricingClient::new(outbound::outbound(&live.now().config, counts)?);
+    let handler = Handler { pricing };
+    Ok(inbound::shop(live, counts, CheckoutServer::new(handler)))
 }
 
 #[derive(Debug, Clone)]
 struct Handler {
     pricing: PricingClient<Outbound>,
-    callee: String,
-    on_failure: OnFailure,
 }
 
 #[tonic::async_trait]
@@ -55,7 +44,7 @@ impl Checkout for Handler {
         };
         match self.pricing.clone().get_price(context.next(ask)).await {
             Ok(response) => Ok(Response::new(quote(response.into_inner()))),
-            Err(failed) => Err(outcome::answer(&self.callee, &failed, self.on_failure)),
+            Err(failed) => Err(outcome::answer(&context.generation.config, &failed)),
         }
     }
 }

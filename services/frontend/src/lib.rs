@@ -4,11 +4,11 @@
 
 use chassis::{
     call::Context,
-    config::{Config, OnFailure},
     counts::Counts,
     inbound::{self, Shop},
     outbound::{self, Outbound, OutboundError},
     outcome, process,
+    settings::Live,
 };
 use proto::shop::v1::{
     GetOfferRequest, GetQuoteRequest, Offer,
@@ -24,26 +24,15 @@ pub fn main() -> ExitCode {
 }
 
 /// Frontend with the server stack around it, calling its callee through the client stack.
-pub fn shop(config: &Config, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
-    let checkout = CheckoutClient::new(outbound::outbound(config, counts)?);
-    let callee = config
-        .callee
-        .as_ref()
-        .map(|callee| callee.name.clone())
-        .unwrap_or_default();
-    let handler = Handler {
-        checkout,
-        callee,
-        on_failure: config.on_failure,
-    };
-    Ok(inbound::shop(config, counts, FrontendServer::new(handler)))
+pub fn shop(live: &Arc<Live>, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
+    let checkout = CheckoutClient::new(outbound::outbound(&live.now().config, counts)?);
+    let handler = Handler { checkout };
+    Ok(inbound::shop(live, counts, FrontendServer::new(handler)))
 }
 
 #[derive(Debug, Clone)]
 struct Handler {
     checkout: CheckoutClient<Outbound>,
-    callee: String,
-    on_failure: OnFailure,
 }
 
 #[tonic::async_trait]
@@ -55,7 +44,7 @@ impl Frontend for Handler {
         };
         match self.checkout.clone().get_quote(context.next(ask)).await {
             Ok(response) => Ok(Response::new(offer(response.into_inner()))),
-            Err(failed) => Err(outcome::answer(&self.callee, &failed, self.on_failure)),
+            Err(failed) => Err(outcome::answer(&context.generation.config, &failed)),
         }
     }
 }

@@ -3,11 +3,11 @@
 //! Not here: failing on command (the fault layer does that), counting, tracing. Start with [`shop`].
 
 use chassis::{
-    config::Config,
     counts::Counts,
     inbound::{self, Shop},
     outbound::OutboundError,
     process,
+    settings::Live,
 };
 use proto::shop::v1::{
     GetStockRequest, Stock,
@@ -25,8 +25,8 @@ pub fn main() -> ExitCode {
 }
 
 /// Inventory with the server stack around it.
-pub fn shop(config: &Config, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
-    Ok(inbound::shop(config, counts, InventoryServer::new(Shelf)))
+pub fn shop(live: &Arc<Live>, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
+    Ok(inbound::shop(live, counts, InventoryServer::new(Shelf)))
 }
 
 #[derive(Debug, Clone, Copy)]

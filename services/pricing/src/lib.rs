@@ -4,11 +4,11 @@
 
 use chassis::{
     call::Context,
-    config::{Config, OnFailure},
     counts::Counts,
     inbound::{self, Shop},
     outbound::{self, Outbound, OutboundError},
     outcome, process,
+    settings::Live,
 };
 use proto::shop::v1::{
     GetPriceRequest, GetStockRequest, Price,
@@ -24,26 +24,15 @@ pub fn main() -> ExitCode {
 }
 
 /// Pricing with the server stack around it, calling its callee through the client stack.
-pub fn shop(config: &Config, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
-    let inventory = InventoryClient::new(outbound::outbound(config, counts)?);
-    let callee = config
-        .callee
-        .as_ref()
-        .map(|callee| callee.name.clone())
-        .unwrap_or_default();
-    let handler = Handler {
-        inventory,
-        callee,
-        on_failure: config.on_failure,
-    };
-    Ok(inbound::shop(config, counts, PricingServer::new(handler)))
+pub fn shop(live: &Arc<Live>, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
+    let inventory = InventoryClient::new(outbound::outbound(&live.now().config, counts)?);
+    let handler = Handler { inventory };
+    Ok(inbound::shop(live, counts, PricingServer::new(handler)))
 }
 
 #[derive(Debug, Clone)]
 struct Handler {
     inventory: InventoryClient<Outbound>,
-    callee: String,
-    on_failure: OnFailure,
 }
 
 #[tonic::async_trait]
@@ -55,7 +44,7 @@ impl Pricing for Handler {
         };
         match self.inventory.clone().get_stock(context.next(ask)).await {
             Ok(response) => Ok(Response::new(price(response.into_inner()))),
-            Err(failed) => Err(outcome::answer(&self.callee, &failed, self.on_failure)),
+            Err(failed) => Err(outcome::answer(&context.generation.config, &failed)),
         }
     }
 }

@@ -36,6 +36,7 @@ pub fn chain(attempts: &[u32]) -> Topology {
         load: Load {
             requests: 1,
             concurrency: 1,
+            first_request: 1,
             seed: 27,
             invalid_item: false,
         },
@@ -117,6 +118,7 @@ pub fn random_topology(random: &mut Random, ask: Ask) -> Topology {
     topology.load = Load {
         requests: 1 + random.below(ask.requests),
         concurrency: 1,
+        first_request: 1,
         seed: random.next(),
         invalid_item: random.chance(10),
     };

@@ -10,6 +10,7 @@ mod command;
 mod comparison;
 mod demo;
 mod evidence;
+mod live;
 mod number;
 mod picture;
 mod prediction;
@@ -20,6 +21,7 @@ mod words;
 
 pub use comparison::comparison;
 pub use demo::demo;
+pub use live::{Started, StartedService, call, status, switched, up};
 pub use prediction::prediction;
 pub use run::run;
 

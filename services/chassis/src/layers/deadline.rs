@@ -66,9 +66,13 @@ impl Around for DeadlineOut {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::Wrap;
+    use crate::{config::Config, layers::Wrap, settings::Generation};
     use std::{convert::Infallible, time::Duration};
     use tower::{Layer as _, ServiceExt as _, service_fn};
+
+    fn context(deadline: Option<Duration>) -> Context {
+        Context::root(1, deadline, Generation::first(Config::named("pricing")))
+    }
 
     fn request(context: Context) -> Request {
         let mut request = Request::default();
@@ -87,7 +91,7 @@ mod tests {
                     .unwrap(),
             )
         });
-        let context = Context::root(1, Some(Duration::from_secs(10)));
+        let context = context(Some(Duration::from_secs(10)));
         tokio::time::advance(Duration::from_secs(4)).await;
         let answer = Wrap(DeadlineOut).layer(told).oneshot(request(context)).await.unwrap();
         assert_eq!(answer.headers()["told"], "6000000u");
@@ -96,7 +100,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn work_ends_at_its_deadline() {
         let never = service_fn(|_: Request| std::future::pending::<Result<Response, Infallible>>());
-        let context = Context::root(1, Some(Duration::from_millis(50)));
+        let context = context(Some(Duration::from_millis(50)));
         let started = Instant::now();
         let answer = Wrap(DeadlineIn).layer(never).oneshot(request(context)).await.unwrap();
         assert_eq!(answer.headers()["grpc-status"], "4");
@@ -107,7 +111,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_arrival_without_time_does_no_work() {
         let work = service_fn(|_: Request| async { panic!("the work began") as Result<Response, Infallible> });
-        let context = Context::root(1, Some(Duration::ZERO));
+        let context = context(Some(Duration::ZERO));
         let answer = Wrap(DeadlineIn).layer(work).oneshot(request(context)).await.unwrap();
         assert_eq!(answer.headers()["grpc-status"], "4");
     }

@@ -9,6 +9,7 @@ use crate::{
     code::Code,
     counts::{Counts, Outcome},
     outcome::{self, Expired, Head, WorkDone},
+    settings::Live,
 };
 use std::sync::Arc;
 
@@ -17,15 +18,18 @@ use std::sync::Arc;
 pub struct Ledger {
     /// Where.
     pub counts: Arc<Counts>,
-    /// The settings in force, stamped on each arrival.
-    pub generation: u64,
+    /// The settings, of which those in force are stamped on each arrival.
+    pub live: Arc<Live>,
 }
 
 impl Around for Ledger {
     async fn around(self, mut request: Request, mut below: impl Below) -> Response {
-        let context = Context::read(request.headers());
+        let mut context = Context::read(request.headers(), self.live.now());
+        if context.path.is_none() {
+            context.path = Some(self.counts.foreign_path(context.attempt));
+        }
         let method = request.uri().path().trim_start_matches('/');
-        let arrived = self.counts.arrive(method, &context, self.generation);
+        let arrived = self.counts.arrive(method, &context);
         request.extensions_mut().insert(context);
         let response = ask(&mut below, request).await;
         let work_done = response.extensions().get::<WorkDone>().is_some();

@@ -72,41 +72,39 @@ pub type Chances = Arc<Mutex<dyn FnMut() -> f64 + Send>>;
 /// Tries a call as often as the policy allows.
 #[derive(Clone)]
 pub struct Retry {
-    policy: Arc<Policy>,
     callee: Arc<Callee>,
     counts: Arc<Counts>,
     chances: Chances,
 }
 
 impl Retry {
-    /// A layer for calls to one callee.
-    pub fn new(policy: Policy, callee: Callee, counts: Arc<Counts>, chances: Chances) -> Self {
+    /// A layer for calls to one callee. Each call goes by the policy that its context carries.
+    pub fn new(callee: Callee, counts: Arc<Counts>, chances: Chances) -> Self {
         Self {
-            policy: Arc::new(policy),
             callee: Arc::new(callee),
             counts,
             chances,
         }
     }
 
-    fn count(&self, change: impl FnOnce(&mut LinkCounts)) {
-        self.counts.on_link(&self.callee.name, change);
+    fn count(&self, context: &Context, change: impl FnOnce(&mut LinkCounts)) {
+        self.counts.on_link(&self.callee.name, context, change);
     }
 
-    fn refuse(&self, reason: Refusal) {
-        self.count(|link| *link.not_retried.entry(reason).or_default() += 1);
+    fn refuse(&self, context: &Context, reason: Refusal) {
+        self.count(context, |link| *link.not_retried.entry(reason).or_default() += 1);
     }
 
     /// The wait before the next attempt, when `made` attempts were made.
-    fn wait(&self, made: u32) -> Option<Duration> {
-        let backoff = self.policy.backoff?;
+    fn wait(&self, policy: &Policy, made: u32) -> Option<Duration> {
+        let backoff = policy.backoff?;
         let chance = (self.chances.lock().unwrap_or_else(PoisonError::into_inner))();
         Some(backoff.wait(made, chance))
     }
 
     /// One attempt: what goes out, and what came back by the call's deadline.
     async fn attempt(&self, call: &Call, made: u32, below: &mut impl Below) -> Response {
-        self.count(|link| link.sent += 1);
+        self.count(&call.context, |link| link.sent += 1);
         let answer = ask(below, call.request(made));
         let Some(deadline) = call.context.deadline else {
             return answer.await;
@@ -117,19 +115,22 @@ impl Retry {
     }
 
     /// An answer that has begun goes on to the caller; whether it ends as a failure shows in its trailers.
-    fn deliver(self, response: Response, deadline: Option<Instant>) -> Response {
+    fn deliver(self, response: Response, context: Context) -> Response {
         if outcome::head(&response) != Head::Committed {
             return response;
         }
         response.map(|inner| {
-            body::watch(inner, deadline, move |ending| match ending {
-                Ending::Code(Code::Ok) | Ending::Dropped => {}
-                Ending::Code(Code::DeadlineExceeded) => self.refuse(Refusal::Deadline),
-                Ending::Code(code) if !self.policy.retry_on.contains(code) => self.refuse(Refusal::Code),
-                Ending::Code(_) => self.refuse(Refusal::Committed),
-                Ending::Broken => {
-                    self.count(|link| link.transport_errors += 1);
-                    self.refuse(Refusal::Committed);
+            body::watch(inner, context.deadline, move |ending| {
+                let retry_on = &context.generation.config.retry.retry_on;
+                match ending {
+                    Ending::Code(Code::Ok) | Ending::Dropped => {}
+                    Ending::Code(Code::DeadlineExceeded) => self.refuse(&context, Refusal::Deadline),
+                    Ending::Code(code) if !retry_on.contains(code) => self.refuse(&context, Refusal::Code),
+                    Ending::Code(_) => self.refuse(&context, Refusal::Committed),
+                    Ending::Broken => {
+                        self.count(&context, |link| link.transport_errors += 1);
+                        self.refuse(&context, Refusal::Committed);
+                    }
                 }
             })
         })
@@ -139,34 +140,35 @@ impl Retry {
 impl Around for Retry {
     async fn around(self, request: Request, mut below: impl Below) -> Response {
         let call = Call::new(request);
-        self.count(|link| link.calls += 1);
-        let mut cancelled = OnDrop(Some(|| self.refuse(Refusal::Cancelled)));
+        let (context, policy) = (&call.context, &call.context.generation.config.retry);
+        self.count(context, |link| link.calls += 1);
+        let mut cancelled = OnDrop(Some(|| self.refuse(context, Refusal::Cancelled)));
         let mut made = 0;
         let response = loop {
-            if call.context.is_spent() {
-                self.refuse(Refusal::Deadline);
+            if context.is_spent() {
+                self.refuse(context, Refusal::Deadline);
                 break deadline_exceeded();
             }
             made += 1;
             let response = self.attempt(&call, made, &mut below).await;
-            self.count_transport(&response);
+            self.count_transport(context, &response);
             let answered = Answered {
                 made,
                 head: outcome::head(&response),
                 is_replayable: call.body.is_replayable(),
-                is_spent: call.context.is_spent(),
+                is_spent: context.is_spent(),
             };
-            match decide(&self.policy, answered) {
+            match decide(policy, answered) {
                 Decision::Deliver => break response,
                 Decision::Stop(reason) => {
-                    self.refuse(reason);
+                    self.refuse(context, reason);
                     break if reason == Refusal::Deadline {
                         deadline_exceeded()
                     } else {
                         response
                     };
                 }
-                Decision::Retry => match (self.wait(made), call.context.deadline) {
+                Decision::Retry => match (self.wait(policy, made), context.deadline) {
                     (None, _) => {}
                     (Some(wait), None) => sleep(wait).await,
                     // The wait is cut by the call's deadline; the next round then sends nothing.
@@ -175,17 +177,16 @@ impl Around for Retry {
             }
         };
         cancelled.0 = None;
-        let deadline = call.context.deadline;
         drop(cancelled);
-        self.deliver(response, deadline)
+        self.deliver(response, call.context)
     }
 }
 
 impl Retry {
-    fn count_transport(&self, response: &Response) {
+    fn count_transport(&self, context: &Context, response: &Response) {
         match response.extensions().get::<TransportFailure>() {
-            Some(TransportFailure::Refused) => self.count(|link| link.connect_refused += 1),
-            Some(TransportFailure::Lost) => self.count(|link| link.transport_errors += 1),
+            Some(TransportFailure::Refused) => self.count(context, |link| link.connect_refused += 1),
+            Some(TransportFailure::Lost) => self.count(context, |link| link.transport_errors += 1),
             None => {}
         }
     }
@@ -216,10 +217,7 @@ struct Call {
 impl Call {
     fn new(request: Request) -> Self {
         let (mut head, body) = request.into_parts();
-        let context = head
-            .extensions
-            .remove()
-            .unwrap_or_else(|| Context::read(&http::HeaderMap::new()));
+        let context = head.extensions.remove().unwrap_or_else(Context::nobodys);
         Self {
             head,
             body: Recording::new(body),
@@ -259,10 +257,12 @@ impl Call {
 mod tests {
     use super::*;
     use crate::{
+        config::Config,
         layers::Wrap,
         policy::{Backoff, Jitter, RetryOn},
+        settings::Generation,
     };
-    use std::{convert::Infallible, net::SocketAddr};
+    use std::convert::Infallible;
     use tower::{Layer as _, ServiceExt as _, service_fn};
 
     fn policy(attempts: u32) -> Policy {
@@ -272,22 +272,21 @@ mod tests {
         }
     }
 
-    fn retry(policy: Policy, counts: &Arc<Counts>) -> Wrap<Retry> {
+    fn retry(counts: &Arc<Counts>) -> Wrap<Retry> {
         let callee = Callee {
             name: "inventory".into(),
-            address: SocketAddr::from(([127, 0, 0, 1], 1)),
+            address: "127.0.0.1:1".parse().unwrap(),
         };
-        Wrap(Retry::new(
-            policy,
-            callee,
-            Arc::clone(counts),
-            Arc::new(Mutex::new(|| 0.5)),
-        ))
+        Wrap(Retry::new(callee, Arc::clone(counts), Arc::new(Mutex::new(|| 0.5))))
     }
 
-    fn request(deadline: Option<Duration>) -> Request {
+    fn request(retry: Policy, deadline: Option<Duration>) -> Request {
+        let generation = Generation::first(Config {
+            retry,
+            ..Config::named("pricing")
+        });
         let mut request = Request::new(tonic::body::Body::empty());
-        request.extensions_mut().insert(Context::root(17, deadline));
+        request.extensions_mut().insert(Context::root(17, deadline, generation));
         request
     }
 
@@ -341,7 +340,7 @@ mod tests {
         let counts = Counts::new(0);
         let script = Script::of(&[Code::Unavailable; 3]);
         assert_eq!(
-            script.run(retry(policy(3), &counts), request(None)).await,
+            script.run(retry(&counts), request(policy(3), None)).await,
             Code::Unavailable
         );
         assert_eq!(script.sent(), 3);
@@ -354,7 +353,7 @@ mod tests {
     async fn every_attempt_carries_fresh_metadata() {
         let counts = Counts::new(0);
         let script = Script::of(&[Code::Unavailable, Code::Ok]);
-        assert_eq!(script.run(retry(policy(3), &counts), request(None)).await, Code::Ok);
+        assert_eq!(script.run(retry(&counts), request(policy(3), None)).await, Code::Ok);
         let arrived = script.arrived.lock().unwrap();
         assert_eq!(arrived[0].get(call::PREVIOUS_ATTEMPTS), None);
         assert_eq!(arrived[1][call::PREVIOUS_ATTEMPTS], "1");
@@ -366,14 +365,14 @@ mod tests {
     async fn a_final_code_is_not_tried_again_unless_anything_is() {
         let counts = Counts::new(0);
         let script = Script::of(&[Code::InvalidArgument; 3]);
-        script.run(retry(policy(3), &counts), request(None)).await;
+        script.run(retry(&counts), request(policy(3), None)).await;
         assert_eq!((script.sent(), refusals(&counts)), (1, vec![("code", 1)]));
         let broken = Policy {
             retry_on: RetryOn::Any,
             ..policy(3)
         };
         let script = Script::of(&[Code::InvalidArgument; 3]);
-        script.run(retry(broken, &Counts::new(0)), request(None)).await;
+        script.run(retry(&Counts::new(0)), request(broken, None)).await;
         assert_eq!(script.sent(), 3);
     }
 
@@ -382,7 +381,7 @@ mod tests {
         let counts = Counts::new(0);
         let script = Script::of(&[]);
         let code = script
-            .run(retry(policy(3), &counts), request(Some(Duration::ZERO)))
+            .run(retry(&counts), request(policy(3), Some(Duration::ZERO)))
             .await;
         assert_eq!((code, script.sent()), (Code::DeadlineExceeded, 0));
         assert_eq!(refusals(&counts), [("deadline", 1)]);
@@ -395,8 +394,11 @@ mod tests {
             sleep(Duration::from_millis(50)).await;
             Ok::<Response, Infallible>(Response::default())
         });
-        let layered = retry(policy(3), &counts).layer(slow);
-        let response = layered.oneshot(request(Some(Duration::from_millis(50)))).await.unwrap();
+        let layered = retry(&counts).layer(slow);
+        let response = layered
+            .oneshot(request(policy(3), Some(Duration::from_millis(50))))
+            .await
+            .unwrap();
         assert_eq!(outcome::status_in(response.headers()), Some(Code::DeadlineExceeded));
         assert_eq!(refusals(&counts), [("deadline", 1)]);
     }
@@ -413,8 +415,9 @@ mod tests {
         });
         let script = Script::of(&[Code::Unavailable; 2]);
         let started = Instant::now();
-        let layer = retry(Policy { backoff, ..policy(5) }, &counts);
-        let code = script.run(layer, request(Some(Duration::from_millis(250)))).await;
+        let layer = retry(&counts);
+        let request = request(Policy { backoff, ..policy(5) }, Some(Duration::from_millis(250)));
+        let code = script.run(layer, request).await;
         // Attempts at 0 and 100 ms; the next would be at 300 ms.
         assert_eq!(
             (code, script.sent(), started.elapsed().as_millis()),
@@ -432,9 +435,9 @@ mod tests {
             let body = tonic::body::Body::new(StreamBody::new(tokio_stream::iter(frames)));
             Ok::<Response, Infallible>(Response::new(body))
         });
-        let response = retry(policy(3), &counts)
+        let response = retry(&counts)
             .layer(begun)
-            .oneshot(request(None))
+            .oneshot(request(policy(3), None))
             .await
             .unwrap();
         response.into_body().collect().await.unwrap();
@@ -450,9 +453,9 @@ mod tests {
             request.into_body().collect().await.unwrap();
             Ok::<Response, Infallible>(Status::unavailable("").into_http())
         });
-        let mut long = request(None);
+        let mut long = request(policy(3), None);
         *long.body_mut() = tonic::body::Body::new(Full::from(vec![0; body::REPLAY_LIMIT + 1]));
-        retry(policy(3), &counts).layer(reads).oneshot(long).await.unwrap();
+        retry(&counts).layer(reads).oneshot(long).await.unwrap();
         assert_eq!(refusals(&counts), [("committed", 1)]);
     }
 
@@ -460,7 +463,7 @@ mod tests {
     async fn a_call_whose_caller_left_is_counted() {
         let counts = Counts::new(0);
         let never = service_fn(|_: Request| std::future::pending::<Result<Response, Infallible>>());
-        let call = retry(policy(3), &counts).layer(never).oneshot(request(None));
+        let call = retry(&counts).layer(never).oneshot(request(policy(3), None));
         assert!(tokio::time::timeout(Duration::from_millis(1), call).await.is_err());
         assert_eq!(refusals(&counts), [("cancelled", 1)]);
     }

@@ -11,6 +11,10 @@ use crate::{
     call::Context,
     code::{self, Code},
     config::Callee,
+    conventions::{
+        self, ATTEMPT_PATH, ERROR_TYPE, GENERATION, PREVIOUS_ATTEMPTS, REQUEST, RPC_METHOD, RPC_STATUS, RPC_SYSTEM,
+        SERVER_ADDRESS, SERVER_PORT, is_client_error, is_server_error,
+    },
     counts::{Counts, SpanKind},
     outcome::{self, Head},
     telemetry,
@@ -27,7 +31,7 @@ pub struct TraceArrival {
 
 impl Around for TraceArrival {
     async fn around(self, request: Request, mut below: impl Below) -> Response {
-        let method = method(&request);
+        let (method, context) = (method(&request), context(&request));
         let span = info_span!(
             target: telemetry::TARGET,
             "arrival",
@@ -35,23 +39,18 @@ impl Around for TraceArrival {
             otel.kind = "server",
             otel.status_code = Empty,
             otel.status_description = Empty,
-            rpc.system.name = "grpc",
-            rpc.method = method,
-            rpc.response.status_code = Empty,
-            error.type = Empty,
-            retryscope.attempt_path = Empty,
+            { RPC_SYSTEM } = "grpc",
+            { RPC_METHOD } = method,
+            { RPC_STATUS } = Empty,
+            { ERROR_TYPE } = Empty,
+            { REQUEST } = signed(context.request()),
+            { GENERATION } = signed(context.generation.number),
+            { ATTEMPT_PATH } = context.path.as_ref().map(tracing::field::display),
         );
         if span.is_disabled() {
             return ask(&mut below, request).await;
         }
-        self.counts.span_made(SpanKind::Server);
-        if let Some(path) = request
-            .extensions()
-            .get::<Context>()
-            .and_then(|context| context.path.as_ref())
-        {
-            span.record("retryscope.attempt_path", path.to_string());
-        }
+        self.counts.span_made(SpanKind::Server, &context);
         telemetry::set_parent(&span, request.headers());
         observe(span, is_server_error, ask(&mut below, request)).await
     }
@@ -66,7 +65,7 @@ pub struct TraceCall {
 
 impl Around for TraceCall {
     async fn around(self, request: Request, mut below: impl Below) -> Response {
-        let method = method(&request);
+        let (method, context) = (method(&request), context(&request));
         let span = info_span!(
             target: telemetry::TARGET,
             "call",
@@ -74,15 +73,17 @@ impl Around for TraceCall {
             otel.kind = "internal",
             otel.status_code = Empty,
             otel.status_description = Empty,
-            rpc.system.name = "grpc",
-            rpc.method = method,
-            rpc.response.status_code = Empty,
-            error.type = Empty,
+            { RPC_SYSTEM } = "grpc",
+            { RPC_METHOD } = method,
+            { RPC_STATUS } = Empty,
+            { ERROR_TYPE } = Empty,
+            { REQUEST } = signed(context.request()),
         );
         if span.is_disabled() {
             return ask(&mut below, request).await;
         }
-        self.counts.span_made(SpanKind::Internal);
+        self.counts.span_made(SpanKind::Internal, &context);
+        context.trace.note(&span);
         observe(span, is_client_error, ask(&mut below, request)).await
     }
 }
@@ -98,35 +99,39 @@ pub struct TraceAttempt {
 
 impl Around for TraceAttempt {
     async fn around(self, mut request: Request, mut below: impl Below) -> Response {
-        let method = method(&request);
-        let attempt = request
-            .extensions()
-            .get::<Context>()
-            .map_or(1, |context| context.attempt);
-        let name = format!("Attempt.{}", method.replace('/', "."));
+        let (method, context) = (method(&request), context(&request));
         let span = info_span!(
             target: telemetry::TARGET,
             "attempt",
-            otel.name = name,
+            otel.name = conventions::attempt_name(method),
             otel.kind = "client",
             otel.status_code = Empty,
             otel.status_description = Empty,
-            rpc.system.name = "grpc",
-            rpc.method = method,
-            rpc.response.status_code = Empty,
-            error.type = Empty,
-            server.address = %self.callee.address.ip(),
-            // i64, since the bridge turns an unsigned number into a string.
-            server.port = i64::from(self.callee.address.port()),
-            "previous-rpc-attempts" = i64::from(attempt) - 1,
+            { RPC_SYSTEM } = "grpc",
+            { RPC_METHOD } = method,
+            { RPC_STATUS } = Empty,
+            { ERROR_TYPE } = Empty,
+            { REQUEST } = signed(context.request()),
+            { SERVER_ADDRESS } = self.callee.address.host,
+            { SERVER_PORT } = i64::from(self.callee.address.port),
+            { PREVIOUS_ATTEMPTS } = i64::from(context.attempt) - 1,
         );
         if span.is_disabled() {
             return ask(&mut below, request).await;
         }
-        self.counts.span_made(SpanKind::Client);
+        self.counts.span_made(SpanKind::Client, &context);
         telemetry::inject(&span, request.headers_mut());
         observe(span, is_client_error, ask(&mut below, request)).await
     }
+}
+
+fn context(request: &Request) -> Context {
+    request.extensions().get().cloned().unwrap_or_else(Context::nobodys)
+}
+
+/// As an attribute: the bridge turns an unsigned number into a string.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Package, service and method, without the leading slash: `shop.v1.Inventory/GetStock`.
@@ -174,30 +179,12 @@ impl Observed {
 impl Drop for Observed {
     fn drop(&mut self) {
         let code = self.code.unwrap_or(Code::Cancelled);
-        self.span.record("rpc.response.status_code", code::name(code));
+        self.span.record(RPC_STATUS, code::name(code));
         // On success the status stays unset and `error.type` absent (OpenTelemetry's RPC conventions).
         if (self.is_error)(code) {
             self.span.record("otel.status_code", "ERROR");
             self.span.record("otel.status_description", code::name(code));
-            self.span.record("error.type", code::name(code));
+            self.span.record(ERROR_TYPE, code::name(code));
         }
     }
-}
-
-/// For a client every code but OK is an error.
-fn is_client_error(code: Code) -> bool {
-    code != Code::Ok
-}
-
-/// For a server only those that are the server's own fault are.
-fn is_server_error(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Unknown
-            | Code::DeadlineExceeded
-            | Code::Unimplemented
-            | Code::Internal
-            | Code::Unavailable
-            | Code::DataLoss
-    )
 }

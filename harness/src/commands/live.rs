@@ -1,0 +1,329 @@
+//! Commands for a chain that stays up: keep it, call it, break and repair it, look at it.
+
+use super::{
+    Answer, Failure, NOT_MEASURED, delivered,
+    measure::{Runner, changed},
+    signals::interrupts,
+    standing, style, target, warn,
+};
+use crate::{
+    cli::{Call, Ports, Status, Subject, Switch, SwitchTo, Up},
+    fleet::{Fleet, Start, this_program},
+    output::{self, Target},
+    predict::predict,
+    render::{json, text},
+    report::{self, Changed, SWITCH_SCHEMA},
+    run::RunError,
+    sanitize::sanitize,
+    scenario::{Change, DEFAULT_MAX_CALLS, Overrides, Scenario, ScenarioError},
+    standing::{self, Settings},
+    status,
+};
+use chassis::{
+    code,
+    config::{Config, Export, PREFIX},
+    fault::Fault,
+};
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// `call` exits with this plus the status code of a failure.
+const FAILED: u8 = 64;
+/// How often the processes are looked after.
+const LOOK: Duration = Duration::from_millis(200);
+/// Longest wait for an outside collector to take a connection before its absence is mentioned.
+const KNOCK: Duration = Duration::from_millis(500);
+
+/// Keeps a chain up until it is interrupted.
+pub(super) async fn up(command: Up) -> Result<u8, Failure> {
+    let mut interrupt = interrupts().map_err(|error| Failure::not_measured(format!("signals: {error}")))?;
+    let names: Vec<_> = command.scenario.service_names().map(str::to_owned).collect();
+    for (name, ports) in names.iter().zip(&command.ports) {
+        check_free(name, *ports)?;
+    }
+    if let Some(file) = &command.ready_file {
+        let target = Target::File(file.clone());
+        output::check_writable(&target).map_err(|error| Failure::usage(text::chain(&error)))?;
+    }
+    if let Some(otlp) = &command.otlp
+        && !is_there(otlp).await
+    {
+        let otlp = sanitize(otlp);
+        warn(
+            &format!("nothing listens at {otlp}: the traces get lost until something does"),
+            &command.output,
+        );
+    }
+    let mut fleet = Fleet::spawn(&this_program(), starts(&command))
+        .await
+        .map_err(RunError::from)?;
+    let ready = command
+        .ready_file
+        .as_deref()
+        .map(|file| Ready::write(file, &fleet))
+        .transpose()?;
+    let shown = text::up(
+        &started(&command, &fleet),
+        &command.output.program,
+        style(&command.output),
+    );
+    delivered(Answer::text(shown), command.output.clone()).await?;
+
+    let mut exit_code = 0;
+    let mut troubled = BTreeSet::new();
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            _ = interrupt.wait_for(|interrupted| *interrupted) => break,
+            _ = look.tick() => {
+                for (service, pid, trouble) in fleet.troubles() {
+                    if troubled.insert(service.clone()) {
+                        exit_code = NOT_MEASURED;
+                        let what = crate::evidence::disturbance(service, pid, trouble);
+                        warn(&format!("{what} Ctrl-C ends the others."), &command.output);
+                    }
+                }
+            }
+        }
+    }
+    drop(ready);
+    fleet.stop().await;
+    Ok(exit_code)
+}
+
+/// Refuses a port that somebody holds, by name, before anything is started.
+fn check_free(service: &str, ports: Ports) -> Result<(), Failure> {
+    for (flag, port, what) in [
+        ("--port", ports.service, "called"),
+        ("--control-port", ports.control, "asked"),
+    ] {
+        // A port 0 takes a free one.
+        if let Err(error) = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            return Err(Failure::usage(format!(
+                "port {port}, where {service} is to be {what}, cannot be had ({error}): end what holds it, or give another \
+                 with {flag} {service}=PORT"
+            )));
+        }
+    }
+    Ok(())
+}
+
+async fn is_there(otlp: &str) -> bool {
+    let address = otlp.trim_start_matches("http://");
+    let connected = timeout(KNOCK, tokio::net::TcpStream::connect(address)).await;
+    matches!(connected, Ok(Ok(_)))
+}
+
+fn starts(command: &Up) -> Vec<Start> {
+    let configs = command.scenario.configs().split_off(1);
+    let roles = command.scenario.roles().unwrap_or_default();
+    let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let starts = configs
+        .into_iter()
+        .zip(roles)
+        .zip(&command.ports)
+        .map(|((config, role), ports)| Start {
+            role,
+            config: Config {
+                listen: at(ports.service),
+                control_listen: at(ports.control),
+                otlp: command.otlp.clone().map_or(Export::None, Export::To),
+                ..config
+            },
+        });
+    starts.collect()
+}
+
+fn started(command: &Up, fleet: &Fleet) -> text::Started {
+    let services = fleet.members.iter().map(|member| text::StartedService {
+        name: member.name.clone(),
+        address: member.address.to_string(),
+        control: member.control.to_string(),
+    });
+    let is_usual = fleet
+        .members
+        .iter()
+        .all(|member| crate::scenario::CONTROL_PORTS.contains(&member.control.port));
+    text::Started {
+        chain: command.scenario.line().quoted(),
+        services: services.collect(),
+        attach: (!is_usual).then(|| attach_words(fleet)),
+        otlp: command.otlp.clone(),
+    }
+}
+
+fn attach_words(fleet: &Fleet) -> String {
+    let pairs: Vec<_> = fleet
+        .members
+        .iter()
+        .map(|member| format!("{}={}", member.name, member.control))
+        .collect();
+    pairs.join(",")
+}
+
+/// The file that says how to attach; gone when this is.
+struct Ready<'a>(&'a Path);
+
+impl<'a> Ready<'a> {
+    fn write(file: &'a Path, fleet: &Fleet) -> Result<Self, Failure> {
+        let pairs: toml::Table = fleet
+            .members
+            .iter()
+            .map(|member| (member.name.clone(), member.control.to_string().into()))
+            .collect();
+        output::write(&Target::File(file.to_owned()), pairs.to_string().as_bytes())
+            .map_err(|error| Failure::not_measured(text::chain(&error)))?;
+        Ok(Self(file))
+    }
+}
+
+impl Drop for Ready<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.0);
+    }
+}
+
+/// One request to a chain that is up, and all that it caused.
+pub(super) async fn call(command: Call) -> Result<Answer, Failure> {
+    let target = target(&command.output)?;
+    let mut runner = Runner::new(
+        DEFAULT_MAX_CALLS,
+        command.otlp.as_deref(),
+        command.viewer,
+        &command.output,
+    )?;
+    let subject = Subject::Attached {
+        link: command.link,
+        change: Box::new(command.change),
+        expect: Vec::new(),
+    };
+    let ran = runner.run(subject).await?;
+    let report = &ran.report;
+    let failed = report.operations.by_code.keys().next();
+    let exit_code = match failed.and_then(|name| code::parse_failure(name).ok()) {
+        Some(code) => FAILED + u8::try_from(code as i32).unwrap_or(0),
+        None if report.operations.ok == 1 => 0,
+        None => NOT_MEASURED,
+    };
+    let said = ran.last_failure.as_deref();
+    Ok(Answer {
+        exit_code,
+        shown: text::call(report, said, &command.output.program, style(&command.output)),
+        json: target.map(|target| (target, json::report(report))),
+        missed: Vec::new(),
+    })
+}
+
+/// Other settings for a chain that is up.
+pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
+    let target = target(&command.output)?;
+    let mut standing = standing(&command.link).await?;
+    let before = standing.configs();
+    let overrides = overrides(command.to, &before)?;
+    let change = Change {
+        source: None,
+        overrides,
+    };
+    let scenario = changed(&standing, &change)?;
+    if scenario.chain.client != now(&before)?.chain.client {
+        return Err(Failure::usage(
+            "the client's attempts belong to a call, not to the services: call --attempts-at client=N",
+        ));
+    }
+    let after = scenario.configs().split_off(1);
+    let settings: Vec<_> = before
+        .iter()
+        .zip(&after)
+        .map(|(before, after)| standing::difference(before, after))
+        .collect();
+    let is_different = settings.iter().any(|settings| !settings.is_empty());
+    let generation = if is_different {
+        standing.switch(&settings).await?
+    } else {
+        standing.generation()
+    };
+    let switched = report::Switched {
+        schema: SWITCH_SCHEMA.to_owned(),
+        generation,
+        changes: changes(&before, &settings),
+        prediction: predict(&scenario),
+    };
+    Ok(Answer {
+        exit_code: 0,
+        shown: text::switched(&switched, &command.output.program, style(&command.output)),
+        json: target.map(|target| (target, json::switched(&switched))),
+        missed: Vec::new(),
+    })
+}
+
+fn now(configs: &[Config]) -> Result<Scenario, Failure> {
+    Scenario::standing(configs).map_err(|error: ScenarioError| Failure::usage(error.to_string()))
+}
+
+fn overrides(to: SwitchTo, configs: &[Config]) -> Result<Overrides, Failure> {
+    let faults = match to {
+        SwitchTo::Retry(overrides) => return Ok(*overrides),
+        SwitchTo::Fail(faults) => faults,
+        SwitchTo::Heal(services) => {
+            let names: Vec<_> = configs.iter().map(|config| config.service.clone()).collect();
+            if let Some(unknown) = services.iter().find(|service| !names.contains(service)) {
+                let (unknown, names) = (sanitize(unknown), names.join(", "));
+                return Err(Failure::usage(format!(
+                    "`{unknown}` is no service of the running chain (services: {names})"
+                )));
+            }
+            let all = names
+                .into_iter()
+                .filter(|name| services.is_empty() || services.contains(name));
+            all.map(|name| (Some(name), Fault::None)).collect()
+        }
+    };
+    Ok(Overrides {
+        faults,
+        ..Overrides::default()
+    })
+}
+
+/// What is different, service by service from the top.
+fn changes(before: &[Config], settings: &[Settings]) -> Vec<Changed> {
+    let rows = before.iter().zip(settings).flat_map(|(config, settings)| {
+        let pairs = config.write();
+        settings.iter().map(move |(name, to)| {
+            let value = |text: &str| {
+                if text.is_empty() {
+                    "none".to_owned()
+                } else {
+                    text.to_owned()
+                }
+            };
+            Changed {
+                service: config.service.clone(),
+                setting: name.trim_start_matches(PREFIX).to_ascii_lowercase(),
+                from: value(pairs.get(name).map_or("", String::as_str)),
+                to: value(to),
+            }
+        })
+    });
+    rows.collect()
+}
+
+/// What a chain that is up has counted.
+pub(super) async fn status(command: Status) -> Result<Answer, Failure> {
+    let target = target(&command.output)?;
+    let standing = standing(&command.link).await?;
+    let flag = command.link.is_flagged.then(|| command.link.attach.to_string());
+    let status = status::read(&standing, flag.as_deref()).await.map_err(RunError::from)?;
+    Ok(Answer {
+        exit_code: 0,
+        shown: text::status(&status, &command.output.program, style(&command.output)),
+        json: target.map(|target| (target, json::status(&status))),
+        missed: Vec::new(),
+    })
+}

@@ -1,0 +1,82 @@
+//! What has arrived so far, as far as a fault may ask: how many arrivals in all, how many of a request, how often a path.
+
+use crate::call::AttemptPath;
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
+
+/// Requests whose arrivals are remembered: far more than can be in flight at once.
+const MAX_REQUESTS: usize = 65_536;
+
+/// Paths of one request that are told apart; a stranger who invents more draws as if each came for the first time.
+const MAX_PATHS: usize = 65_536;
+
+/// What has arrived so far.
+#[derive(Debug, Default)]
+pub struct Seen {
+    arrivals: u64,
+    requests: HashMap<u64, SeenRequest>,
+    order: VecDeque<u64>,
+}
+
+#[derive(Debug, Default)]
+struct SeenRequest {
+    arrivals: u64,
+    /// How often each path has come, by its hash.
+    paths: HashMap<u64, u32>,
+}
+
+/// What came before an arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Before {
+    /// Arrivals of any request.
+    pub in_process: u64,
+    /// Arrivals of its request.
+    pub in_request: u64,
+    /// How often its path had come.
+    pub occurrence: u32,
+}
+
+impl Seen {
+    /// How many have arrived in all.
+    pub fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
+    /// Remembers an arrival, as far as is asked for, and answers what came before it.
+    pub fn arrive(&mut self, path: Option<&AttemptPath>, count_requests: bool, count_paths: bool) -> Before {
+        let mut before = Before {
+            in_process: self.arrivals,
+            ..Before::default()
+        };
+        self.arrivals += 1;
+        let Some(path) = path.filter(|_| count_requests || count_paths) else {
+            return before;
+        };
+        if !self.requests.contains_key(&path.request) {
+            if self.order.len() == MAX_REQUESTS
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.requests.remove(&oldest);
+            }
+            self.order.push_back(path.request);
+        }
+        let request = self.requests.entry(path.request).or_default();
+        before.in_request = request.arrivals;
+        request.arrivals += 1;
+        if !count_paths {
+            return before;
+        }
+        let mut hasher = DefaultHasher::new();
+        path.attempts.hash(&mut hasher);
+        let path = hasher.finish();
+        if request.paths.len() >= MAX_PATHS && !request.paths.contains_key(&path) {
+            return before;
+        }
+        let times = request.paths.entry(path).or_default();
+        before.occurrence = *times;
+        *times += 1;
+        before
+    }
+}
