@@ -335,8 +335,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_difference_names_what_goes_back_to_its_default() {
+    #[tokio::test]
+    async fn a_difference_names_what_goes_back_to_its_default() {
         let from = Config {
             callee: service("web", Some("db")).described.config.callee,
             retry: chassis::policy::Policy {

@@ -85,7 +85,7 @@ const FORBIDDEN: [(&str, &[&str], &[&str]); 7] = [
     ("proto/src", &[], &["tonic::transport"]),
     (
         "services/chassis/src",
-        &["telemetry.rs"],
+        &["telemetry.rs", "telemetry"],
         &["opentelemetry::", "opentelemetry_sdk", "opentelemetry_otlp"],
     ),
     ("services/chassis/src", &["control.rs", "process.rs"], &["proto::"]),

@@ -20,7 +20,8 @@ pub const ATTEMPT_PATH: &str = "retryscope-attempt-path";
 pub const DEADLINE: &str = "retryscope-deadline";
 
 /// From here on request numbers are those of strangers, who brought none: the first service they came to gave it.
-pub const FOREIGN: u64 = 1 << 62;
+/// All of them are below 2^53, so that a viewer in a browser shows them unrounded.
+pub const FOREIGN: u64 = 1 << 52;
 
 /// Most layers a path may name; longer ones are foreign.
 const MAX_LAYERS: usize = 64;

@@ -27,6 +27,9 @@ pub const ATTEMPT_PATH: &str = "retryscope.attempt_path";
 /// The settings in force when a request came.
 pub const GENERATION: &str = "retryscope.generation";
 
+/// The version of the conventions that the names below follow.
+pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.42.0";
+
 /// Resource: what the services are together.
 pub const SERVICE_NAMESPACE: &str = "service.namespace";
 /// Resource: which process.

@@ -9,12 +9,12 @@ pub use outlets::Copies;
 
 use crate::{
     config::{Config, Export},
-    conventions::{RUN, SERVICE_INSTANCE, SERVICE_NAMESPACE, SERVICE_VERSION},
+    conventions::{RUN, SCHEMA_URL, SERVICE_INSTANCE, SERVICE_NAMESPACE, SERVICE_VERSION},
     counts::Range,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::{
-    Key, KeyValue,
+    InstrumentationScope, Key, KeyValue,
     propagation::{Extractor, Injector, TextMapPropagator as _},
     trace::{TraceContextExt as _, TracerProvider as _},
 };
@@ -43,10 +43,15 @@ pub const TARGET: &str = "retryscope";
 const EXPORT_DELAY: Duration = Duration::from_millis(200);
 /// Longest time one export may take.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for the last export when the process leaves: a dead collector must not hold it.
+const LAST_EXPORT: Duration = Duration::from_secs(3);
 /// Spans in one export.
 const BATCH: usize = 512;
 /// What the services are together.
 const NAMESPACE: &str = "retryscope";
+
+/// This process among all there ever were: a process number is the same in every container.
+static INSTANCE: LazyLock<String> = LazyLock::new(|| format!("{:032x}", rand::random::<u128>()));
 
 static PROPAGATOR: LazyLock<TraceContextPropagator> = LazyLock::new(TraceContextPropagator::new);
 
@@ -97,9 +102,13 @@ impl Telemetry {
     }
 
     fn subscriber(&self) -> impl Subscriber + Send + Sync + 'static {
+        let scope = InstrumentationScope::builder(TARGET)
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .with_schema_url(SCHEMA_URL)
+            .build();
         // Lean: no location, thread or activity attributes; they cost as much as the span itself.
         let bridge = tracing_opentelemetry::layer()
-            .with_tracer(self.provider.tracer(TARGET))
+            .with_tracer(self.provider.tracer_with_scope(scope))
             .with_location(false)
             .with_threads(false)
             .with_tracked_inactivity(false)
@@ -131,7 +140,7 @@ impl Telemetry {
     /// What the exporter said, as text.
     pub async fn shutdown(&self) -> Result<(), String> {
         let provider = self.provider.clone();
-        blocking(move || provider.shutdown()).await
+        blocking(move || provider.shutdown_with_timeout(LAST_EXPORT)).await
     }
 }
 
@@ -214,7 +223,7 @@ fn named(service: &str) -> opentelemetry_sdk::resource::ResourceBuilder {
         .with_service_name(service.to_owned())
         .with_attributes([
             KeyValue::new(SERVICE_NAMESPACE, NAMESPACE),
-            KeyValue::new(SERVICE_INSTANCE, std::process::id().to_string()),
+            KeyValue::new(SERVICE_INSTANCE, INSTANCE.clone()),
             KeyValue::new(SERVICE_VERSION, env!("CARGO_PKG_VERSION")),
         ])
 }

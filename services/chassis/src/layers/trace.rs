@@ -20,6 +20,7 @@ use crate::{
     telemetry,
 };
 use std::sync::Arc;
+use tonic::Status;
 use tracing::{Instrument as _, Span, field::Empty, info_span};
 
 /// A SERVER span per arrival.
@@ -141,14 +142,18 @@ fn method(request: &Request) -> &str {
 
 /// Runs what lies below inside the span, and ends the span when the answer has ended.
 async fn observe(span: Span, is_error: fn(Code) -> bool, below: impl Future<Output = Response>) -> Response {
-    let unfinished = Observed {
+    let mut unfinished = Observed {
         span: span.clone(),
         is_error,
         code: Some(Code::Cancelled),
+        message: String::new(),
     };
     let response = below.instrument(span).await;
     match outcome::head(&response) {
         Head::TrailersOnly(code) => {
+            if let Some(status) = Status::from_header_map(response.headers()) {
+                status.message().clone_into(&mut unfinished.message);
+            }
             unfinished.end(code);
             response
         }
@@ -168,6 +173,8 @@ struct Observed {
     span: Span,
     is_error: fn(Code) -> bool,
     code: Option<Code>,
+    /// What a failure says besides its code.
+    message: String,
 }
 
 impl Observed {
@@ -183,7 +190,10 @@ impl Drop for Observed {
         // On success the status stays unset and `error.type` absent (OpenTelemetry's RPC conventions).
         if (self.is_error)(code) {
             self.span.record("otel.status_code", "ERROR");
-            self.span.record("otel.status_description", code::name(code));
+            // The code stands in attributes; here it would only be said again.
+            if !self.message.is_empty() {
+                self.span.record("otel.status_description", self.message.as_str());
+            }
             self.span.record(ERROR_TYPE, code::name(code));
         }
     }
