@@ -17,6 +17,7 @@ mod kills;
 mod property;
 mod readme;
 mod support;
+mod telemetry;
 mod usage;
 mod walls;
 
@@ -25,13 +26,14 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 11] = [
+    let groups: [Vec<Trial>; 12] = [
         walls::tests(),
         cases::tests(),
         usage::tests(),
         formats::tests(),
         chance::tests(),
         foreign::tests(),
+        telemetry::tests(),
         damage::tests(),
         readme::tests(),
         kills::tests(),
