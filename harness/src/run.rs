@@ -9,7 +9,7 @@ use crate::{
     fleet::{Ended, Fleet, FleetError, Start},
     forward::{Forward, Forwarded},
     judge::{self, Measured, Phases},
-    lab::{Lab, LabError},
+    lab::{Described, Lab, LabError},
     observer::Observer,
     plan,
     report::Report,
@@ -33,7 +33,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 use thiserror::Error;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tonic::Streaming;
 
 /// Spans that may wait for export in one process, at least and at most. The queue is laid out when a process starts, so a
@@ -41,6 +44,10 @@ use tonic::Streaming;
 const SPAN_QUEUE: (u128, u128) = (2_048, DEFAULT_SPAN_QUEUE as u128);
 /// Longest wait for spans that attached services send elsewhere.
 const LAST_SPANS: Duration = Duration::from_secs(5);
+
+/// How often, and how far apart, attached services are asked until all have the same settings.
+const LEVEL_LOOKS: u32 = 100;
+const LEVEL_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a run needs besides its scenario.
 pub struct Options {
@@ -125,6 +132,8 @@ pub struct Ran {
     pub not_undone: Option<StandingError>,
     /// What the last failed request was told.
     pub last_failure: Option<String>,
+    /// The settings that were in force at attached services when the prediction was made.
+    pub generation: Option<u64>,
 }
 
 /// Runs a scenario. Every process it starts is gone when it returns, and every switch is undone, whatever it returns.
@@ -226,6 +235,7 @@ async fn measure(
         forwarded,
         not_undone: None,
         last_failure,
+        generation,
     })
 }
 
@@ -378,14 +388,22 @@ impl Up {
     }
 
     /// What the services say of themselves: the prediction is made from this, not from what they were told.
-    async fn describe(&mut self) -> Result<Vec<Config>, LabError> {
-        let described: Result<Vec<_>, _> = join_all(self.labs().iter().map(Lab::describe))
-            .await
-            .into_iter()
-            .collect();
-        let described = described?;
+    async fn describe(&mut self) -> Result<Vec<Config>, RunError> {
+        let labs = self.labs();
+        let mut described = described(&labs).await?;
         if !self.followed.is_empty() {
-            self.generation = described.iter().map(|described| described.generation).max();
+            // Somebody may be switching just now: what half of the services say then is not what the requests will meet.
+            for _ in 0..LEVEL_LOOKS {
+                if is_level(&described) {
+                    break;
+                }
+                sleep(LEVEL_PAUSE).await;
+                described = self::described(&labs).await?;
+            }
+            if !is_level(&described) {
+                return Err(StandingError::Contended.into());
+            }
+            self.generation = described.first().map(|described| described.generation);
         }
         let configs = described
             .into_iter()
@@ -410,6 +428,16 @@ impl Up {
         let _ = self.telemetry.shutdown().await;
         Ok((self.collector.finish().await?, ended, self.counts))
     }
+}
+
+async fn described(labs: &[Lab]) -> Result<Vec<Described>, LabError> {
+    join_all(labs.iter().map(Lab::describe)).await.into_iter().collect()
+}
+
+fn is_level(described: &[Described]) -> bool {
+    described
+        .windows(2)
+        .all(|pair| pair[0].generation == pair[1].generation)
 }
 
 /// Marks the spans of one run.

@@ -261,7 +261,7 @@ fn callee(service: &Service) -> Option<&str> {
 /// What has to be switched to get from one configuration to another; what is left out of the second is its default.
 pub fn difference(from: &Config, to: &Config) -> Settings {
     // Who calls nobody may say what it likes of its calls.
-    let calls = from.callee.is_some();
+    let calls = from.callee.is_some() || to.callee.is_some();
     let (from, to) = (from.write(), to.write());
     let changed = SWITCHABLE
         .into_iter()

@@ -14,6 +14,7 @@ mod damage;
 mod foreign;
 mod formats;
 mod kills;
+mod live;
 mod property;
 mod readme;
 mod support;
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 12] = [
+    let groups: [Vec<Trial>; 13] = [
         walls::tests(),
         cases::tests(),
         usage::tests(),
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         damage::tests(),
         readme::tests(),
         kills::tests(),
+        live::tests(),
         property::tests(),
         amplification::tests(),
     ];
