@@ -1,7 +1,10 @@
 //! The command line: flags as typed ([`flags`]), then flags as meant ([`Command`]). Nothing is started and nothing is printed here.
 
+mod completions;
 mod flags;
 mod help;
+mod live;
+mod ports;
 mod refuse;
 mod resolve;
 #[cfg(test)]
@@ -280,7 +283,8 @@ impl CliError {
     }
 }
 
-/// Reads a command line, the program's own name first. Reads the environment for OpenTelemetry's settings alone.
+/// Reads a command line, the program's own name first. Reads the environment for OpenTelemetry's settings, the services to attach
+/// to (`RETRYSCOPE_ATTACH`) and the viewer of traces (`RETRYSCOPE_TRACE_URL`).
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, CliError> {
     parse_in(arguments, &|name| std::env::var(name).ok())
 }

@@ -1,7 +1,7 @@
 //! Flags as typed. Values stay text here: `resolve` reads them, with messages of its own.
 
 use super::{CliError, ColorChoice, help, refuse};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use std::ffi::OsString;
 
 #[derive(Debug, Parser)]
@@ -29,6 +29,18 @@ pub(super) enum TypedCommand {
     Predict(PredictFlags),
     /// Scenarios, chain lines or saved reports side by side
     Compare(CompareFlags),
+    /// Keep a chain running until Ctrl-C
+    Up(UpFlags),
+    /// Send one request to a chain that is up
+    Call(CallFlags),
+    /// Break services of a chain that is up
+    Fail(FailFlags),
+    /// Make services of a chain that is up work again
+    Heal(HealFlags),
+    /// Change who retries in a chain that is up
+    Retry(RetryCommandFlags),
+    /// What a chain that is up has counted
+    Status(StatusFlags),
     /// The built-in scenarios, with a line each
     Scenarios,
     /// Serve one of the four services (used by run and by containers)
@@ -44,12 +56,32 @@ pub(super) enum TypedCommand {
         /// host:port
         address: String,
     },
+    /// Make a file with a secret for control ports, unless it is there
+    #[command(hide = true)]
+    Token {
+        /// Its path
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: Vec<String>,
+    },
+    /// Print the script that completes commands and flags in a shell
+    Completions {
+        /// bash, zsh, fish, elvish or powershell
+        #[arg(value_name = "SHELL")]
+        shell: Vec<String>,
+    },
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct DemoFlags {
+    /// Do not leave when the result is shown; Ctrl-C does (for containers)
+    #[arg(long)]
+    pub(super) stay: bool,
+    #[command(flatten)]
+    pub(super) link: LinkFlag,
+    #[command(flatten)]
+    pub(super) viewer: ViewerFlag,
     #[command(flatten)]
     pub(super) otlp: OtlpFlag,
     #[command(flatten)]
@@ -59,12 +91,16 @@ pub(super) struct DemoFlags {
 #[derive(Debug, Args)]
 pub(super) struct RunFlags {
     /// A built-in scenario, a .toml file, or a chain line in quotes
-    #[arg(value_name = "SCENARIO or 'CHAIN'")]
+    #[arg(value_name = "SCENARIO or 'CHAIN'", value_hint = ValueHint::AnyPath)]
     pub(super) scenario: Vec<String>,
     #[command(flatten)]
     pub(super) changes: ScenarioFlags,
     #[command(flatten)]
+    pub(super) link: LinkFlag,
+    #[command(flatten)]
     pub(super) measure: MeasureFlags,
+    #[command(flatten)]
+    pub(super) viewer: ViewerFlag,
     #[command(flatten)]
     pub(super) otlp: OtlpFlag,
     #[command(flatten)]
@@ -74,10 +110,12 @@ pub(super) struct RunFlags {
 #[derive(Debug, Args)]
 pub(super) struct PredictFlags {
     /// A built-in scenario, a .toml file, or a chain line in quotes
-    #[arg(value_name = "SCENARIO or 'CHAIN'")]
+    #[arg(value_name = "SCENARIO or 'CHAIN'", value_hint = ValueHint::AnyPath)]
     pub(super) scenario: Vec<String>,
     #[command(flatten)]
     pub(super) changes: ScenarioFlags,
+    #[command(flatten)]
+    pub(super) link: LinkFlag,
     #[command(flatten)]
     pub(super) output: OutputFlags,
 }
@@ -85,26 +123,145 @@ pub(super) struct PredictFlags {
 #[derive(Debug, Args)]
 pub(super) struct CompareFlags {
     /// Two or more: built-in scenarios, .toml files, chain lines in quotes, saved .json reports
-    #[arg(value_name = "SCENARIO, 'CHAIN' or REPORT")]
+    #[arg(value_name = "SCENARIO, 'CHAIN' or REPORT", value_hint = ValueHint::AnyPath)]
     pub(super) sides: Vec<String>,
     #[command(flatten)]
     pub(super) changes: ScenarioFlags,
     #[command(flatten)]
+    pub(super) link: LinkFlag,
+    #[command(flatten)]
     pub(super) measure: MeasureFlags,
+    #[command(flatten)]
+    pub(super) viewer: ViewerFlag,
     #[command(flatten)]
     pub(super) otlp: OtlpFlag,
     #[command(flatten)]
     pub(super) output: OutputFlags,
 }
 
-/// What changes a scenario.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Who retries")]
+pub(super) struct UpFlags {
+    /// A built-in scenario, a .toml file, or a chain line in quotes
+    #[arg(value_name = "SCENARIO or 'CHAIN'", value_hint = ValueHint::AnyPath)]
+    pub(super) scenario: Vec<String>,
+    #[command(flatten)]
+    pub(super) chain: ChainFlags,
+    #[command(flatten)]
+    pub(super) set: SetFlag,
+    #[command(flatten)]
+    pub(super) ports: PortFlags,
+    #[command(flatten)]
+    pub(super) otlp: OtlpFlag,
+    #[command(flatten)]
+    pub(super) color: ColorFlag,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CallFlags {
+    /// What is asked for; '' is an invalid request
+    #[arg(long, value_name = "TEXT", help_heading = "What is sent")]
+    pub(super) item: Option<String>,
+    /// Time the request has, or none [default: 10s]
+    #[arg(long, value_name = "D", allow_negative_numbers = true, help_heading = "What is sent")]
+    pub(super) deadline: Option<String>,
+    /// Attempts of the client, the first included [default: client=1]
+    #[arg(long, value_name = "client=N", help_heading = "What is sent")]
+    pub(super) attempts_at: Vec<String>,
+    /// The same counted as retries
+    #[arg(long, value_name = "client=N", help_heading = "What is sent")]
+    pub(super) retries_at: Vec<String>,
+    #[command(flatten)]
+    pub(super) link: LinkFlag,
+    #[command(flatten)]
+    pub(super) viewer: ViewerFlag,
+    #[command(flatten)]
+    pub(super) otlp: OtlpFlag,
+    #[command(flatten)]
+    pub(super) output: OutputFlags,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct FailFlags {
+    /// fail, fail:first=2, fail:p=0.5, refuse: a fault of the bottom service; SERVICE=FAULT: of another; SERVICE alone:
+    /// it answers UNAVAILABLE. Without any, the bottom service does
+    #[arg(value_name = "[SERVICE=]FAULT or SERVICE")]
+    pub(super) faults: Vec<String>,
+    #[command(flatten)]
+    pub(super) link: LinkFlag,
+    #[command(flatten)]
+    pub(super) output: OutputFlags,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct HealFlags {
+    /// The services that are to work again; without any, all of them
+    #[arg(value_name = "SERVICE")]
+    pub(super) services: Vec<String>,
+    #[command(flatten)]
+    pub(super) link: LinkFlag,
+    #[command(flatten)]
+    pub(super) output: OutputFlags,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RetryCommandFlags {
+    /// Attempts of every caller, or of one, the first included (1 to 100)
+    #[arg(value_name = "N or CALLER=N", allow_negative_numbers = true)]
+    pub(super) attempts_of: Vec<String>,
+    #[command(flatten)]
+    pub(super) retry: RetryFlags,
+    #[command(flatten)]
+    pub(super) set: SetFlag,
+    #[command(flatten)]
+    pub(super) link: LinkFlag,
+    #[command(flatten)]
+    pub(super) output: OutputFlags,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatusFlags {
+    #[command(flatten)]
+    pub(super) link: LinkFlag,
+    #[command(flatten)]
+    pub(super) output: OutputFlags,
+}
+
+/// What changes a scenario.
+#[derive(Debug, Default, Args)]
 pub(super) struct ScenarioFlags {
+    #[command(flatten)]
+    pub(super) chain: ChainFlags,
+    #[command(flatten)]
+    pub(super) load: LoadFlags,
+    #[command(flatten)]
+    pub(super) set: SetFlag,
+}
+
+/// What changes the services of a scenario.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Who retries")]
+pub(super) struct ChainFlags {
+    #[command(flatten)]
+    pub(super) retry: RetryFlags,
+    /// Links between services: 3 enters at frontend, 2 at checkout, 1 at pricing
+    #[arg(long, value_name = "D", allow_negative_numbers = true)]
+    pub(super) depth: Option<String>,
+    /// How a service misbehaves (fail, fail:first=2, fail:p=0.5, refuse, none); repeatable
+    #[arg(long, value_name = "[SERVICE=]FAULT", help_heading = "What fails")]
+    pub(super) fault: Vec<String>,
+    /// For drawn faults, or random [default: 27]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "What fails")]
+    pub(super) seed: Option<String>,
+}
+
+/// Who retries, and how.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Who retries")]
+pub(super) struct RetryFlags {
     /// Attempts of every caller in the chain, the first included (1 to 100)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(super) attempts: Option<String>,
-    /// Attempts of one caller, the client included; repeatable
+    /// Attempts of one caller; repeatable
     #[arg(long, value_name = "CALLER=N")]
     pub(super) attempts_at: Vec<String>,
     /// The same counted as retries: N retries are N+1 attempts
@@ -119,42 +276,58 @@ pub(super) struct ScenarioFlags {
     /// Which failures are retried: status codes with commas, or any
     #[arg(long, value_name = "CODE,...")]
     pub(super) retry_on: Option<String>,
-    /// Links between services: 3 enters at frontend, 2 at checkout, 1 at pricing
-    #[arg(long, value_name = "D", allow_negative_numbers = true)]
-    pub(super) depth: Option<String>,
-    /// How a service misbehaves (fail, fail:first=2, fail:p=0.5, refuse, none); repeatable
-    #[arg(long, value_name = "[SERVICE=]FAULT", help_heading = "What fails")]
-    pub(super) fault: Vec<String>,
+}
+
+/// What is sent.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "What is sent")]
+pub(super) struct LoadFlags {
     /// What is asked for; '' is an invalid request
-    #[arg(long, value_name = "TEXT", help_heading = "What is sent")]
+    #[arg(long, value_name = "TEXT")]
     pub(super) item: Option<String>,
     /// How many requests [default: 1]
-    #[arg(
-        short = 'n',
-        long,
-        value_name = "N",
-        allow_negative_numbers = true,
-        help_heading = "What is sent"
-    )]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
     pub(super) requests: Option<String>,
     /// How many of them at once [default: 1]
-    #[arg(
-        short = 'c',
-        long,
-        value_name = "N",
-        allow_negative_numbers = true,
-        help_heading = "What is sent"
-    )]
+    #[arg(short = 'c', long, value_name = "N", allow_negative_numbers = true)]
     pub(super) concurrency: Option<String>,
     /// Time each request has, or none [default: 10s]
-    #[arg(long, value_name = "D", allow_negative_numbers = true, help_heading = "What is sent")]
+    #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(super) deadline: Option<String>,
-    /// For drawn faults, or random [default: 27]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "What is sent")]
-    pub(super) seed: Option<String>,
-    /// Any key of a scenario file, as in load.requests=5; repeatable
-    #[arg(long, value_name = "PATH=VALUE", help_heading = "Anything else")]
+}
+
+/// Whatever has no flag of its own.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Anything else")]
+pub(super) struct SetFlag {
+    /// Any key of a scenario file, as in retry.backoff.initial='10ms'; repeatable
+    #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
+}
+
+/// Which running services are meant.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Which services")]
+pub(super) struct LinkFlag {
+    /// Services that already run: SERVICE=CONTROL_ADDR,... or a file that `up --ready-file` wrote
+    /// [env: RETRYSCOPE_ATTACH]
+    #[arg(long, value_name = "FILE or PAIRS", value_hint = ValueHint::FilePath)]
+    pub(super) attach: Option<String>,
+}
+
+/// Where a chain that stays up is reached.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Where it is reached")]
+pub(super) struct PortFlags {
+    /// Where a service is called; 0 takes a free port [default: 50051 to 50054]; repeatable
+    #[arg(long, value_name = "SERVICE=PORT")]
+    pub(super) port: Vec<String>,
+    /// Where a service is asked [default: 50061 to 50064]; repeatable
+    #[arg(long, value_name = "SERVICE=PORT")]
+    pub(super) control_port: Vec<String>,
+    /// A file that says, once all services are up, how to attach to them
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) ready_file: Option<String>,
 }
 
 /// What belongs to measuring.
@@ -179,10 +352,25 @@ pub(super) struct OtlpFlag {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What comes out")]
+pub(super) struct ViewerFlag {
+    /// Address of a trace in its viewer, with {trace_id} in it [env: RETRYSCOPE_TRACE_URL]
+    #[arg(long, value_name = "TEMPLATE")]
+    pub(super) trace_url: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What comes out")]
 pub(super) struct OutputFlags {
-    /// The report as JSON, into a file or - for stdout
-    #[arg(long, value_name = "FILE or -")]
+    /// The result as JSON, into a file or - for stdout
+    #[arg(long, value_name = "FILE or -", value_hint = ValueHint::FilePath)]
     pub(super) json: Option<String>,
+    #[command(flatten)]
+    pub(super) color: ColorFlag,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What comes out")]
+pub(super) struct ColorFlag {
     /// Coloured text
     #[arg(long, value_name = "WHEN", value_enum, default_value_t, ignore_case = true)]
     pub(super) color: ColorChoice,
@@ -202,6 +390,26 @@ impl Typed {
 impl ScenarioFlags {
     /// Whether no flag was given.
     pub(super) fn is_empty(&self) -> bool {
+        let ChainFlags {
+            retry,
+            depth,
+            fault,
+            seed,
+        } = &self.chain;
+        let LoadFlags {
+            item,
+            requests,
+            concurrency,
+            deadline,
+        } = &self.load;
+        let once = [depth, seed, item, requests, concurrency, deadline];
+        retry.is_empty() && once.iter().all(|flag| flag.is_none()) && fault.is_empty() && self.set.set.is_empty()
+    }
+}
+
+impl RetryFlags {
+    /// Whether no flag was given.
+    pub(super) fn is_empty(&self) -> bool {
         let Self {
             attempts,
             attempts_at,
@@ -209,35 +417,8 @@ impl ScenarioFlags {
             retries_at,
             owner,
             retry_on,
-            depth,
-            ..
         } = self;
-        let Self {
-            fault,
-            item,
-            requests,
-            concurrency,
-            deadline,
-            seed,
-            set,
-            ..
-        } = self;
-        [
-            attempts,
-            retries,
-            owner,
-            retry_on,
-            depth,
-            item,
-            requests,
-            concurrency,
-            deadline,
-            seed,
-        ]
-        .iter()
-        .all(|flag| flag.is_none())
-            && [attempts_at, retries_at, fault, set]
-                .iter()
-                .all(|flags| flags.is_empty())
+        let once = [attempts, retries, owner, retry_on];
+        once.iter().all(|flag| flag.is_none()) && attempts_at.is_empty() && retries_at.is_empty()
     }
 }

@@ -5,12 +5,20 @@ use clap::Command;
 /// The command with its program's name and its examples.
 pub(super) fn with_examples(command: Command, program: &str) -> Command {
     let mut command = command.bin_name(program).after_help(examples(ALL, program));
-    for (name, text) in [("run", RUN), ("predict", PREDICT), ("compare", COMPARE)] {
+    for (name, text) in EXAMPLES {
         command = command.mut_subcommand(name, |sub| sub.after_help(examples(text, program)));
     }
     // Several words are accepted so that a chain line without its quotes gets a better answer than clap's.
-    for name in ["run", "predict"] {
-        let usage = format!("{program} {name} [OPTIONS] [SCENARIO or 'CHAIN']");
+    for (name, takes) in [
+        ("run", "[SCENARIO or 'CHAIN']"),
+        ("predict", "[SCENARIO or 'CHAIN']"),
+        ("up", "[SCENARIO or 'CHAIN']"),
+        ("fail", "[[SERVICE=]FAULT or SERVICE ...]"),
+        ("retry", "[N or CALLER=N ...]"),
+        ("token", "FILE"),
+        ("completions", "SHELL"),
+    ] {
+        let usage = format!("{program} {name} [OPTIONS] {takes}");
         command = command.mut_subcommand(name, |sub| sub.override_usage(usage));
     }
     command
@@ -20,6 +28,20 @@ fn examples(text: &str, program: &str) -> String {
     text.replace("{program}", program)
 }
 
+/// The commands that have some.
+const EXAMPLES: [(&str, &str); 10] = [
+    ("run", RUN),
+    ("predict", PREDICT),
+    ("compare", COMPARE),
+    ("up", UP),
+    ("call", CALL),
+    ("fail", FAIL),
+    ("heal", HEAL),
+    ("retry", RETRY),
+    ("status", STATUS),
+    ("completions", COMPLETIONS),
+];
+
 const ALL: &str = "\
 Start here:
   27 calls against 3, the headline
@@ -28,6 +50,8 @@ Start here:
       {program} run transient
   Your own chain, by arithmetic alone
       {program} predict 'web x3 > api x3 > db down'
+  A chain that stays up, to break and repair from another terminal
+      {program} up
   Everything that can be changed
       {program} run --help
 
@@ -47,7 +71,10 @@ Examples:
   Names of your own
       {program} run 'web x3 > orders x2 > ledger down'
   Say what you expect, and see
-      {program} run --expect 12";
+      {program} run --expect 12
+  Services that `up` started, as they stand
+      {program} up --ready-file chain.toml
+      {program} run --attach chain.toml -n 100";
 
 const PREDICT: &str = "\
 Examples:
@@ -68,3 +95,83 @@ Examples:
       {program} compare 'web x3 > db down' 'web > db down'
   A report saved with --json beside a run
       {program} compare monday.json per-hop";
+
+const UP: &str = "\
+Examples:
+  Four services that all work, on ports 50051 to 50054
+      {program} up
+  From another terminal: one request, a failure, another request
+      {program} call
+      {program} fail
+      {program} call
+  One owner of the retries
+      {program} up single-owner
+  Names of your own
+      {program} up 'web x3 > orders x2 > ledger'
+  Another port for one of them
+      {program} up --port inventory=6001 --control-port inventory=0";
+
+const CALL: &str = "\
+Examples:
+  One request, and all that it causes
+      {program} call
+  An invalid one
+      {program} call --item ''
+  The client too makes three attempts
+      {program} call --attempts-at client=3
+  Half a second for all of it
+      {program} call --deadline 500ms
+
+Ends with 0, or with 64 and the gRPC status code of the failure added to it:
+78 for UNAVAILABLE.";
+
+const FAIL: &str = "\
+Examples:
+  The bottom service answers UNAVAILABLE
+      {program} fail
+  The first two arrivals of each request fail
+      {program} fail fail:first=2
+  A service in the middle fails
+      {program} fail pricing
+  Its port is closed
+      {program} fail pricing=refuse
+  All work again
+      {program} heal";
+
+const HEAL: &str = "\
+Examples:
+  All services work again
+      {program} heal
+  One of them does
+      {program} heal pricing";
+
+const RETRY: &str = "\
+Examples:
+  Nobody retries
+      {program} retry 1
+  Every caller makes two attempts
+      {program} retry 2
+  Only frontend retries, and makes three
+      {program} retry 1 frontend=3
+  Only frontend keeps the attempts it has
+      {program} retry --owner frontend
+  Other failures are retried
+      {program} retry --retry-on UNAVAILABLE,ABORTED";
+
+const STATUS: &str = "\
+Examples:
+  What is running, how it is set, what has arrived
+      {program} status
+  The same for programs
+      {program} status --json -
+  Services elsewhere, by their control ports
+      {program} status --attach web=127.0.0.1:6061,db=127.0.0.1:6062";
+
+const COMPLETIONS: &str = "\
+Examples:
+  bash, for this session
+      source <({program} completions bash)
+  zsh, into a folder of your fpath
+      {program} completions zsh > ~/.zfunc/_harness
+  fish
+      {program} completions fish > ~/.config/fish/completions/harness.fish";

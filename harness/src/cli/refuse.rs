@@ -13,20 +13,9 @@ use clap::{
 use std::ffi::OsString;
 
 /// Commands that the design names and nobody obeys.
-const PLANNED_COMMANDS: [&str; 10] = [
-    "up",
-    "call",
-    "fail",
-    "heal",
-    "retry",
-    "status",
-    "sweep",
-    "tour",
-    "audit",
-    "completions",
-];
+const PLANNED_COMMANDS: [&str; 3] = ["sweep", "tour", "audit"];
 /// Flags that the design names and nobody obeys.
-const PLANNED_FLAGS: [&str; 21] = [
+const PLANNED_FLAGS: [&str; 19] = [
     "--rate",
     "--cancel-after",
     "--sidecar",
@@ -37,8 +26,6 @@ const PLANNED_FLAGS: [&str; 21] = [
     "--mesh",
     "--budget",
     "--prove",
-    "--attach",
-    "--trace-url",
     "--capacity",
     "--guess",
     "--svg",
@@ -115,7 +102,8 @@ pub(super) fn unknown_command(words: &[OsString], program: &str) -> CliError {
         ));
     }
     let typed = Typed::command();
-    let commands: Vec<_> = typed.get_subcommands().map(clap::Command::get_name).collect();
+    let commands = typed.get_subcommands().filter(|command| !command.is_hide_set());
+    let commands: Vec<_> = commands.map(clap::Command::get_name).collect();
     if commands.contains(&word.as_str()) {
         let first = "the command comes first, its flags behind it";
         return CliError::refused(format_args!("{first}: {program} {word} ..."));
@@ -142,6 +130,9 @@ fn unknown_flag(flag: &str, command: Option<&'static str>, called: &str, program
             .collect::<Vec<_>>()
     };
     let shown = sanitize(flag);
+    if let Some(way_on) = command.and_then(|command| way_on(command, flag)) {
+        return CliError::refused(format_args!("`{shown}` is no flag of `{called}`: {way_on}"));
+    }
     let elsewhere: Vec<_> = typed
         .get_subcommands()
         .filter(|command| flags(command).iter().any(|known| known == flag))
@@ -167,6 +158,41 @@ fn unknown_flag(flag: &str, command: Option<&'static str>, called: &str, program
     ))
 }
 
+/// What to type for a flag that has good reasons to be missing.
+fn way_on(command: &str, flag: &str) -> Option<&'static str> {
+    const SENT: [&str; 8] = [
+        "-n",
+        "--requests",
+        "-c",
+        "--concurrency",
+        "--item",
+        "--deadline",
+        "--expect",
+        "--max-calls",
+    ];
+    let is_load = SENT.contains(&flag);
+    match (command, flag) {
+        ("up", _) if is_load => {
+            Some("up sends nothing; it belongs to `run`, and a chain that is up gets requests from `call`")
+        }
+        ("up", "--json") => Some("up counts nothing; `status --json` shows what the services have counted"),
+        ("up", "--attach") => Some("up starts services of its own; `status --attach` looks at others"),
+        ("call", "-n" | "--requests" | "-c" | "--concurrency" | "--expect" | "--max-calls") => {
+            Some("a call is one request; `run --attach` sends many, and judges them")
+        }
+        ("call" | "retry", "--fault") => Some("`fail` and `heal` break and repair services"),
+        ("fail" | "heal", "--fault") => Some("write the fault as it is: `fail refuse`, `fail pricing=refuse`"),
+        ("call" | "fail" | "heal", "--attempts" | "--retries" | "--owner" | "--retry-on" | "--set") => {
+            Some("`retry` changes who retries")
+        }
+        ("retry", _) if is_load => Some("what is sent belongs to `call` and `run`"),
+        ("call" | "fail" | "heal" | "retry" | "status", "--depth") => {
+            Some("a chain that already runs has the length it has; `up` starts another")
+        }
+        _ => None,
+    }
+}
+
 fn conflict(error: &clap::Error, flag: &str, called: &str) -> CliError {
     match context(error, ContextKind::PriorArg) {
         Some(prior) if prior.split([' ', '=']).next() == Some(flag) => {
@@ -189,7 +215,23 @@ fn from_text(error: &clap::Error, called: &str) -> CliError {
 
 /// The command that was typed, for messages.
 fn typed_command(arguments: &[OsString]) -> Option<&'static str> {
-    const COMMANDS: [&str; 7] = ["demo", "run", "predict", "compare", "scenarios", "service", "health"];
+    const COMMANDS: [&str; 15] = [
+        "demo",
+        "run",
+        "predict",
+        "compare",
+        "up",
+        "call",
+        "fail",
+        "heal",
+        "retry",
+        "status",
+        "scenarios",
+        "service",
+        "health",
+        "token",
+        "completions",
+    ];
     let first = arguments
         .iter()
         .skip(1)

@@ -1,23 +1,31 @@
 //! Flags as meant: every value read, every scenario loaded and validated.
 
 use super::{
-    CliError, Command, Compare, Demo, JsonTarget, Output, Predict, Run, Side, Subject,
+    CliError, Command, Compare, Demo, JsonTarget, Link, Output, Predict, Run, Side, Subject, completions,
     flags::{
-        CompareFlags, DemoFlags, MeasureFlags, OutputFlags, PredictFlags, RunFlags, ScenarioFlags, Typed, TypedCommand,
+        ChainFlags, ColorFlag, CompareFlags, DemoFlags, LinkFlag, LoadFlags, MeasureFlags, OtlpFlag, OutputFlags,
+        PredictFlags, RetryFlags, RunFlags, ScenarioFlags, Typed, TypedCommand, ViewerFlag,
     },
     refuse,
 };
 use crate::{
+    attach::Attach,
     chain_line,
-    expect::Expectation,
+    expect::{ExpectError, Expectation},
     sanitize::{sanitize, sanitize_message},
     scenario::{
-        DEADLINE_RIGHT, DEFAULT_MAX_CALLS, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS, MAX_RUNNABLE, Overrides, Role,
-        SEED_RIGHT, Scenario, checked_item, parse_deadline, parse_retry_on, parse_seed, suggest::did_you_mean,
+        Change, DEADLINE_RIGHT, DEFAULT_MAX_CALLS, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS, MAX_RUNNABLE, Overrides,
+        Role, SEED_RIGHT, Scenario, checked_item, parse_deadline, parse_retry_on, parse_seed, suggest::did_you_mean,
     },
+    viewer::Viewer,
 };
 use chassis::{fault::Fault, policy::MAX_ATTEMPTS};
 use std::path::{Path, PathBuf};
+
+/// Which services already run, where no flag says it.
+const ATTACH: &str = "RETRYSCOPE_ATTACH";
+/// Where traces can be looked at, where no flag says it.
+const TRACE_URL: &str = "RETRYSCOPE_TRACE_URL";
 
 /// Turns what was typed into what is meant.
 pub(super) struct Resolver<'a> {
@@ -32,11 +40,17 @@ const QUOTES: &str = "your shell took > as a redirection (and may have made file
 impl Resolver<'_> {
     pub(super) fn command(&self, typed: Typed) -> Result<Command, CliError> {
         match typed.command {
-            None => self.demo(typed.demo),
-            Some(TypedCommand::Demo(flags)) => self.demo(flags),
-            Some(TypedCommand::Run(flags)) => self.run(flags),
+            None => self.demo(&typed.demo),
+            Some(TypedCommand::Demo(flags)) => self.demo(&flags),
+            Some(TypedCommand::Run(flags)) => self.run(&flags),
             Some(TypedCommand::Predict(flags)) => self.predict(&flags),
-            Some(TypedCommand::Compare(flags)) => self.compare(flags),
+            Some(TypedCommand::Compare(flags)) => self.compare(&flags),
+            Some(TypedCommand::Up(flags)) => self.up(&flags),
+            Some(TypedCommand::Call(flags)) => self.call(&flags),
+            Some(TypedCommand::Fail(flags)) => self.fail(&flags),
+            Some(TypedCommand::Heal(flags)) => self.heal(flags),
+            Some(TypedCommand::Retry(flags)) => self.retry(&flags),
+            Some(TypedCommand::Status(flags)) => self.status(&flags),
             Some(TypedCommand::Scenarios) => Ok(Command::Scenarios),
             Some(TypedCommand::Service {
                 name,
@@ -46,51 +60,70 @@ impl Resolver<'_> {
                 Err(CliError::refused("health wants an address: host:port"))
             }
             Some(TypedCommand::Health { address }) => Ok(Command::Health { address }),
+            Some(TypedCommand::Token { file }) => token(&file),
+            Some(TypedCommand::Completions { shell }) => {
+                completions::script(&shell).map(|script| Command::Completions { script })
+            }
             Some(TypedCommand::Other(words)) => Err(refuse::unknown_command(&words, &self.program)),
         }
     }
 
-    fn demo(&self, flags: DemoFlags) -> Result<Command, CliError> {
+    fn demo(&self, flags: &DemoFlags) -> Result<Command, CliError> {
         let built_in = |name| Scenario::load(Some(name), &Overrides::default()).map_err(CliError::refused);
         Ok(Command::Demo(Box::new(Demo {
             per_hop: built_in("per-hop")?,
             single_owner: built_in("single-owner")?,
-            link: None,
-            stays: false,
-            viewer: None,
-            otlp: self.otlp(flags.otlp.otlp)?,
+            link: self.attached(&flags.link)?,
+            stays: flags.stay,
+            viewer: self.viewer(&flags.viewer)?,
+            otlp: self.otlp(&flags.otlp)?,
             output: self.output(&flags.output)?,
         })))
     }
 
-    fn run(&self, flags: RunFlags) -> Result<Command, CliError> {
-        let scenario = runnable(one_source(&flags.scenario, "run")?, &overrides(&flags.changes)?)?;
+    fn run(&self, flags: &RunFlags) -> Result<Command, CliError> {
+        let source = one_source(&flags.scenario, "run")?;
+        let overrides = overrides(&flags.changes)?;
+        let subject = match self.attached(&flags.link)? {
+            Some(link) => attached(link, source, overrides, &flags.measure.expect)?,
+            None => {
+                let scenario = runnable(source, &overrides)?;
+                Subject::Own {
+                    expectations: expectations(&flags.measure, [&scenario])?,
+                    scenario: Box::new(scenario),
+                }
+            }
+        };
         Ok(Command::Run(Run {
             max_calls: max_calls(&flags.measure)?,
-            otlp: self.otlp(flags.otlp.otlp)?,
-            viewer: None,
+            otlp: self.otlp(&flags.otlp)?,
+            viewer: self.viewer(&flags.viewer)?,
             output: self.output(&flags.output)?,
-            subject: Subject::Own {
-                expectations: expectations(&flags.measure, [&scenario])?,
-                scenario: Box::new(scenario),
-            },
+            subject,
         }))
     }
 
     fn predict(&self, flags: &PredictFlags) -> Result<Command, CliError> {
         let source = one_source(&flags.scenario, "predict")?;
-        let scenario = Scenario::load(source, &overrides(&flags.changes)?).map_err(CliError::refused)?;
-        Ok(Command::Predict(Predict {
-            subject: Subject::Own {
-                scenario: Box::new(scenario),
+        let overrides = overrides(&flags.changes)?;
+        // A chain of its own needs no services for its arithmetic: what the environment says is then about nothing.
+        let is_own = source.is_some() || overrides.depth.is_some();
+        let link = self.attached(&flags.link)?.filter(|link| link.is_flagged || !is_own);
+        let subject = match link {
+            Some(link) => attached(link, source, overrides, &[])?,
+            None => Subject::Own {
+                scenario: Box::new(Scenario::load(source, &overrides).map_err(CliError::refused)?),
                 expectations: Vec::new(),
             },
+        };
+        Ok(Command::Predict(Predict {
+            subject,
             output: self.output(&flags.output)?,
         }))
     }
 
-    fn compare(&self, flags: CompareFlags) -> Result<Command, CliError> {
-        if flags.sides.iter().any(|side| is_stray(side)) {
+    fn compare(&self, flags: &CompareFlags) -> Result<Command, CliError> {
+        if flags.sides.iter().any(|word| is_stray(word)) {
             return Err(CliError::refused(QUOTES));
         }
         if flags.sides.len() < 2 {
@@ -99,49 +132,81 @@ impl Resolver<'_> {
                 self.program
             )));
         }
+        let link = self.attached(&flags.link)?;
         // Once for all sides, so that a random seed is the same for each.
         let overrides = overrides(&flags.changes)?;
+        let expect = &flags.measure.expect;
         let sides = flags
             .sides
             .iter()
-            .map(|side| self::side(side, &overrides))
-            .collect::<Result<Vec<_>, _>>()?;
-        let scenarios: Vec<_> = sides
-            .iter()
-            .filter_map(|side| {
-                if let Side::Subject(Subject::Own { scenario, .. }) = side {
-                    Some(scenario.as_ref())
-                } else {
-                    None
-                }
+            .map(|word| match (saved(word)?, &link) {
+                (Some(path), _) => Ok(Side::Saved(path)),
+                (None, Some(link)) => attached(link.clone(), Some(word), overrides.clone(), expect).map(Side::Subject),
+                (None, None) => runnable(Some(word), &overrides).map(|scenario| {
+                    Side::Subject(Subject::Own {
+                        scenario: Box::new(scenario),
+                        expectations: Vec::new(),
+                    })
+                }),
             })
-            .collect();
-        if scenarios.is_empty() && !(flags.changes.is_empty() && flags.measure.expect.is_empty()) {
+            .collect::<Result<Vec<_>, _>>()?;
+        let is_saved = sides.iter().all(|side| matches!(side, Side::Saved(_)));
+        if is_saved && !(flags.changes.is_empty() && expect.is_empty()) {
             return Err(CliError::refused(
                 "every side is a saved report, which no flag can change; leave the flags out",
             ));
         }
-        let expectations = expectations(&flags.measure, scenarios)?;
-        let sides = sides
-            .into_iter()
-            .map(|side| match side {
-                Side::Subject(Subject::Own { scenario, .. }) => Side::Subject(Subject::Own {
-                    scenario,
-                    expectations: expectations.clone(),
-                }),
-                other => other,
-            })
-            .collect();
+        if is_saved && flags.link.attach.is_some() {
+            return Err(CliError::refused(
+                "every side is a saved report, for which no services are needed; leave --attach out",
+            ));
+        }
         Ok(Command::Compare(Compare {
-            viewer: None,
+            sides: with_expectations(sides, &flags.measure)?,
+            viewer: self.viewer(&flags.viewer)?,
             max_calls: max_calls(&flags.measure)?,
-            otlp: self.otlp(flags.otlp.otlp)?,
+            otlp: self.otlp(&flags.otlp)?,
             output: self.output(&flags.output)?,
-            sides,
         }))
     }
 
-    fn output(&self, flags: &OutputFlags) -> Result<Output, CliError> {
+    /// The running services that a flag or the environment names.
+    pub(super) fn attached(&self, flag: &LinkFlag) -> Result<Option<Link>, CliError> {
+        let (said_by, text) = match (&flag.attach, self.variable(ATTACH)) {
+            (Some(text), _) if text.trim().is_empty() => {
+                return Err(CliError::refused(
+                    "--attach wants SERVICE=CONTROL_ADDR,... or a file that up --ready-file wrote",
+                ));
+            }
+            (Some(text), _) => ("--attach", text.clone()),
+            (None, Some(text)) => (ATTACH, text),
+            (None, None) => return Ok(None),
+        };
+        let attach = Attach::read(&text).map_err(|error| CliError::refused(format_args!("{said_by}: {error}")))?;
+        Ok(Some(Link {
+            attach,
+            is_flagged: flag.attach.is_some(),
+        }))
+    }
+
+    pub(super) fn viewer(&self, flag: &ViewerFlag) -> Result<Option<Viewer>, CliError> {
+        let (said_by, template) = match (&flag.trace_url, self.variable(TRACE_URL)) {
+            (Some(template), _) => ("--trace-url", template.clone()),
+            (None, Some(template)) => (TRACE_URL, template),
+            (None, None) => return Ok(None),
+        };
+        let viewer = Viewer::read(&template);
+        viewer
+            .map(Some)
+            .map_err(|error| CliError::refused(format_args!("{said_by}: {error}")))
+    }
+
+    /// A variable of the environment; an empty one counts as unset.
+    fn variable(&self, name: &str) -> Option<String> {
+        (self.environment)(name).filter(|value| !value.trim().is_empty())
+    }
+
+    pub(super) fn output(&self, flags: &OutputFlags) -> Result<Output, CliError> {
         let json = match flags.json.as_deref() {
             None => None,
             Some("-") => Some(JsonTarget::Stdout),
@@ -156,25 +221,33 @@ impl Resolver<'_> {
         };
         Ok(Output {
             json,
-            color: flags.color,
-            program: self.program.clone(),
+            ..self.output_of_text(&flags.color)
         })
     }
 
+    /// Text alone.
+    pub(super) fn output_of_text(&self, flag: &ColorFlag) -> Output {
+        Output {
+            json: None,
+            color: flag.color,
+            program: self.program.clone(),
+        }
+    }
+
     /// The outside collector: the flag, or what OpenTelemetry's own variables say.
-    fn otlp(&self, flag: Option<String>) -> Result<Option<String>, CliError> {
+    pub(super) fn otlp(&self, flag: &OtlpFlag) -> Result<Option<String>, CliError> {
         const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-        if let Some(url) = flag {
-            return collector(&url)
+        if let Some(url) = &flag.otlp {
+            return collector(url)
                 .map(Some)
-                .map_err(|right| CliError::refused(format_args!("--otlp {}: {right}", sanitize(&url))));
+                .map_err(|right| CliError::refused(format_args!("--otlp {}: {right}", sanitize(url))));
         }
         let is =
             |name, word: &str| (self.environment)(name).is_some_and(|value| value.trim().eq_ignore_ascii_case(word));
         if is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
             return Ok(None);
         }
-        let Some(url) = (self.environment)(ENDPOINT).filter(|url| !url.trim().is_empty()) else {
+        let Some(url) = self.variable(ENDPOINT) else {
             return Ok(None);
         };
         collector(&url).map(Some).map_err(|right| {
@@ -242,8 +315,17 @@ fn service(name: String, until_stdin_closes: bool) -> Result<Command, CliError> 
     )))
 }
 
+fn token(words: &[String]) -> Result<Command, CliError> {
+    match words {
+        [file] if !file.is_empty() => Ok(Command::Token {
+            file: PathBuf::from(file),
+        }),
+        _ => Err(CliError::refused("token takes one file: token FILE")),
+    }
+}
+
 /// The one scenario of a command; words of a chain line without its `>` are told about quotes.
-fn one_source<'a>(words: &'a [String], command: &str) -> Result<Option<&'a str>, CliError> {
+pub(super) fn one_source<'a>(words: &'a [String], command: &str) -> Result<Option<&'a str>, CliError> {
     match words {
         [] => Ok(None),
         [one] if is_stray(one) => Err(CliError::refused(QUOTES)),
@@ -284,18 +366,14 @@ fn is_stray(word: &str) -> bool {
         && did_you_mean(word, crate::scenario::BUILT_IN.iter().map(|each| each.name)).is_empty()
 }
 
-fn side(word: &str, overrides: &Overrides) -> Result<Side, CliError> {
+/// The saved report that a side of a comparison names, if it names one.
+fn saved(word: &str) -> Result<Option<PathBuf>, CliError> {
     if !word.to_ascii_lowercase().ends_with(".json") {
-        return runnable(Some(word), overrides).map(|scenario| {
-            Side::Subject(Subject::Own {
-                scenario: Box::new(scenario),
-                expectations: Vec::new(),
-            })
-        });
+        return Ok(None);
     }
     let path = PathBuf::from(word);
     if path.is_file() {
-        Ok(Side::Saved(path))
+        Ok(Some(path))
     } else {
         Err(CliError::refused(format_args!(
             "there is no report {}; run ... --json FILE saves one",
@@ -304,8 +382,78 @@ fn side(word: &str, overrides: &Overrides) -> Result<Side, CliError> {
     }
 }
 
+/// Services that already run, and what is put to them. What can be known without asking them is refused at once.
+fn attached(link: Link, source: Option<&str>, overrides: Overrides, expect: &[String]) -> Result<Subject, CliError> {
+    if let Some(depth) = overrides.depth {
+        let way_on = if link.is_flagged {
+            "leave it or --attach out"
+        } else {
+            "leave it out, or unset RETRYSCOPE_ATTACH for services of its own"
+        };
+        return Err(CliError::refused(format_args!(
+            "--depth {depth}: a chain that already runs has the length it has; {way_on}"
+        )));
+    }
+    if source.is_some() {
+        // The names that are given are the running ones, or will be refused.
+        let scenario = runnable(source, &overrides)?;
+        let names: Vec<_> = scenario.service_names().collect();
+        for text in expect {
+            Expectation::parse(text, &names).map_err(CliError::refused)?;
+        }
+    } else {
+        refuse_keys(
+            &overrides.set,
+            &["chain"],
+            "a chain that already runs has the services it has",
+        )?;
+        for text in expect {
+            // Which names there are is not known here.
+            match Expectation::parse(text, &[]) {
+                Ok(_) | Err(ExpectError::Unknown { .. }) => {}
+                Err(error) => return Err(CliError::refused(error)),
+            }
+        }
+    }
+    Ok(Subject::Attached {
+        link,
+        change: Box::new(Change {
+            source: source.map(str::to_owned),
+            overrides,
+        }),
+        expect: expect.to_vec(),
+    })
+}
+
+/// Refuses `--set` of a section that has no meaning here; `why` says so.
+pub(super) fn refuse_keys(set: &[String], sections: &[&str], why: &str) -> Result<(), CliError> {
+    for assignment in set {
+        let path = assignment.split('=').next().unwrap_or_default();
+        let section = path.split('.').next().unwrap_or_default();
+        if sections.contains(&section.trim().trim_matches(['"', '\''])) {
+            return Err(CliError::refused(format_args!("--set {}: {why}", sanitize(assignment))));
+        }
+    }
+    Ok(())
+}
+
+/// Each side that has a scenario of its own with what is expected of all of them.
+fn with_expectations(mut sides: Vec<Side>, flags: &MeasureFlags) -> Result<Vec<Side>, CliError> {
+    let scenarios = sides.iter().filter_map(|side| match side {
+        Side::Subject(Subject::Own { scenario, .. }) => Some(scenario.as_ref()),
+        _ => None,
+    });
+    let read = expectations(flags, scenarios)?;
+    for side in &mut sides {
+        if let Side::Subject(Subject::Own { expectations, .. }) = side {
+            expectations.clone_from(&read);
+        }
+    }
+    Ok(sides)
+}
+
 /// A scenario that can be run.
-fn runnable(source: Option<&str>, overrides: &Overrides) -> Result<Scenario, CliError> {
+pub(super) fn runnable(source: Option<&str>, overrides: &Overrides) -> Result<Scenario, CliError> {
     if let Some(depth) = overrides.depth.filter(|depth| *depth >= MAX_RUNNABLE) {
         return Err(CliError::refused(format_args!(
             "--depth {depth}: a run of more than {} links is not built yet; predict takes 1 to {MAX_DEPTH}",
@@ -339,86 +487,114 @@ fn expectations<'a>(
 }
 
 fn overrides(flags: &ScenarioFlags) -> Result<Overrides, CliError> {
-    let attempts_right = format!("write 1 to {MAX_ATTEMPTS}, the first attempt included");
-    let retries_right = format!("write 0 to {}; 2 retries are 3 attempts", MAX_ATTEMPTS - 1);
-    let read_attempts = |flag: &str, number: &str| small(flag, number, 1, MAX_ATTEMPTS, &attempts_right);
-    let read_retries =
-        |flag: &str, number: &str| small(flag, number, 0, MAX_ATTEMPTS - 1, &retries_right).map(|retries| retries + 1);
+    let mut overrides = chain_overrides(&flags.chain)?;
+    overrides.set.clone_from(&flags.set.set);
+    load_overrides(&flags.load, &mut overrides)?;
+    Ok(overrides)
+}
+
+/// What is said about the services.
+pub(super) fn chain_overrides(flags: &ChainFlags) -> Result<Overrides, CliError> {
+    let mut overrides = retry_overrides(&flags.retry)?;
+    let faults = flags.fault.iter().map(|text| fault("--fault", text));
+    overrides.faults = faults.collect::<Result<_, _>>()?;
+    if let Some(text) = &flags.depth {
+        let right = format!("write 1 to {MAX_DEPTH}, the links between services");
+        overrides.depth = usize::try_from(number("--depth ", text, 1, MAX_DEPTH as u64, &right)?).ok();
+    }
+    if let Some(text) = &flags.seed {
+        let wrong = || CliError::refused(format_args!("--seed {}: {SEED_RIGHT}", sanitize(text)));
+        overrides.seed = Some(parse_seed(text).ok_or_else(wrong)?);
+    }
+    Ok(overrides)
+}
+
+/// What is said about who retries.
+pub(super) fn retry_overrides(flags: &RetryFlags) -> Result<Overrides, CliError> {
     if flags.attempts.is_some() && flags.retries.is_some() {
         return Err(CliError::refused(
             "--attempts and --retries say the same thing; give one (N retries are N+1 attempts)",
         ));
     }
     let mut overrides = Overrides {
-        set: flags.set.clone(),
         owner: flags.owner.clone(),
+        attempts_at: attempts_at(&flags.attempts_at, &flags.retries_at)?,
         ..Overrides::default()
     };
     if let Some(text) = &flags.attempts {
-        overrides.attempts = Some(read_attempts("--attempts ", text)?);
+        overrides.attempts = Some(attempts("--attempts ", text)?);
     }
     if let Some(text) = &flags.retries {
-        overrides.attempts = Some(read_retries("--retries ", text)?);
-    }
-    for text in &flags.attempts_at {
-        let (caller, attempts) = pair("--attempts-at", text)?;
-        overrides.attempts_at.push((
-            caller.to_owned(),
-            read_attempts(&format!("--attempts-at {caller}="), attempts)?,
-        ));
-    }
-    for text in &flags.retries_at {
-        let (caller, retries) = pair("--retries-at", text)?;
-        overrides.attempts_at.push((
-            caller.to_owned(),
-            read_retries(&format!("--retries-at {caller}="), retries)?,
-        ));
+        overrides.attempts = Some(retries("--retries ", text)?);
     }
     if let Some(text) = &flags.retry_on {
         let read = parse_retry_on(text);
         overrides.retry_on =
             Some(read.map_err(|right| CliError::refused(format_args!("--retry-on {}: {right}", sanitize(text))))?);
     }
-    overrides.faults = flags.fault.iter().map(|text| fault(text)).collect::<Result<_, _>>()?;
-    if let Some(text) = &flags.depth {
-        let right = format!("write 1 to {MAX_DEPTH}, the links between services");
-        overrides.depth = usize::try_from(number("--depth ", text, 1, MAX_DEPTH as u64, &right)?).ok();
-    }
-    load(flags, &mut overrides)?;
     Ok(overrides)
 }
 
-fn load(flags: &ScenarioFlags, overrides: &mut Overrides) -> Result<(), CliError> {
+/// `--attempts-at` and `--retries-at`.
+pub(super) fn attempts_at(attempts_at: &[String], retries_at: &[String]) -> Result<Vec<(String, u32)>, CliError> {
+    let mut all = Vec::new();
+    for text in attempts_at {
+        let (caller, number) = pair("--attempts-at", text)?;
+        all.push((
+            caller.to_owned(),
+            attempts(&format!("--attempts-at {caller}="), number)?,
+        ));
+    }
+    for text in retries_at {
+        let (caller, number) = pair("--retries-at", text)?;
+        all.push((caller.to_owned(), retries(&format!("--retries-at {caller}="), number)?));
+    }
+    Ok(all)
+}
+
+/// A number of attempts. `flag` is what stands before it.
+pub(super) fn attempts(flag: &str, text: &str) -> Result<u32, CliError> {
+    let right = format!("write 1 to {MAX_ATTEMPTS}, the first attempt included");
+    small(flag, text, 1, MAX_ATTEMPTS, &right)
+}
+
+/// The attempts behind a number of retries.
+fn retries(flag: &str, text: &str) -> Result<u32, CliError> {
+    let right = format!("write 0 to {}; 2 retries are 3 attempts", MAX_ATTEMPTS - 1);
+    small(flag, text, 0, MAX_ATTEMPTS - 1, &right).map(|retries| retries + 1)
+}
+
+fn load_overrides(flags: &LoadFlags, overrides: &mut Overrides) -> Result<(), CliError> {
     if let Some(text) = &flags.requests {
-        overrides.requests = Some(number(
-            "--requests ",
-            text,
-            1,
-            MAX_REQUESTS,
-            "write a whole number from 1 to 10000000",
-        )?);
+        let right = "write a whole number from 1 to 10000000";
+        overrides.requests = Some(number("--requests ", text, 1, MAX_REQUESTS, right)?);
     }
     if let Some(text) = &flags.concurrency {
         let right = "write a whole number from 1 to 5000, the requests at once";
         overrides.concurrency = Some(small("--concurrency ", text, 1, MAX_CONCURRENCY, right)?);
     }
-    if let Some(text) = &flags.item {
+    request_overrides(flags.item.as_deref(), flags.deadline.as_deref(), overrides)
+}
+
+/// What one request asks for, and how long it has.
+pub(super) fn request_overrides(
+    item: Option<&str>,
+    deadline: Option<&str>,
+    overrides: &mut Overrides,
+) -> Result<(), CliError> {
+    if let Some(text) = item {
         let item = checked_item(text).map_err(|right| CliError::refused(format_args!("--item: {right}")))?;
         overrides.item = Some(item.to_owned());
     }
-    if let Some(text) = &flags.deadline {
+    if let Some(text) = deadline {
         let wrong = || CliError::refused(format_args!("--deadline {}: {DEADLINE_RIGHT}", sanitize(text)));
         overrides.deadline = Some(parse_deadline(text).ok_or_else(wrong)?);
-    }
-    if let Some(text) = &flags.seed {
-        let wrong = || CliError::refused(format_args!("--seed {}: {SEED_RIGHT}", sanitize(text)));
-        overrides.seed = Some(parse_seed(text).ok_or_else(wrong)?);
     }
     Ok(())
 }
 
 /// `[SERVICE=]FAULT`; a fault's own `=` stand behind its `:`.
-fn fault(text: &str) -> Result<(Option<String>, Fault), CliError> {
+pub(super) fn fault(flag: &str, text: &str) -> Result<(Option<String>, Fault), CliError> {
     let before_keys = text.split(':').next().unwrap_or_default();
     let (service, fault) = match before_keys.split_once('=') {
         Some((service, _)) => (Some(service.trim().to_owned()), &text[service.len() + 1..]),
@@ -426,7 +602,7 @@ fn fault(text: &str) -> Result<(Option<String>, Fault), CliError> {
     };
     let read = fault.parse().map_err(|error: chassis::fault::FaultError| {
         CliError::refused(format_args!(
-            "--fault {}: {}",
+            "{flag} {}: {}",
             sanitize(text),
             sanitize_message(&error.to_string())
         ))
@@ -451,7 +627,7 @@ fn small(flag: &str, text: &str, least: u32, most: u32, right: &str) -> Result<u
 }
 
 /// A whole number in plain digits. `flag` is what stands before it, blank or `=` included.
-fn number(flag: &str, text: &str, least: u64, most: u64, right: &str) -> Result<u64, CliError> {
+pub(super) fn number(flag: &str, text: &str, least: u64, most: u64, right: &str) -> Result<u64, CliError> {
     let digits = text.trim();
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     match digits.parse() {

@@ -5,8 +5,16 @@ use crate::scenario::{Overrides, strategies};
 use proptest::prelude::*;
 
 fn parse_words(words: &[&str]) -> Result<Command, CliError> {
+    parse_with(&[], words)
+}
+
+/// In an environment of these variables.
+fn parse_with(variables: &[(&str, &str)], words: &[&str]) -> Result<Command, CliError> {
     let arguments = std::iter::once("target/release/harness").chain(words.iter().copied());
-    parse_in(arguments.map(OsString::from), &|_| None)
+    parse_in(arguments.map(OsString::from), &|name| {
+        let found = variables.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    })
 }
 
 fn refused(words: &[&str]) -> String {
@@ -288,8 +296,6 @@ fn features_of_the_design_are_refused_by_name() {
         "--mesh",
         "--budget",
         "--prove",
-        "--attach",
-        "--trace-url",
         "--capacity",
         "--guess",
         "--svg",
@@ -307,18 +313,7 @@ fn features_of_the_design_are_refused_by_name() {
             format!("error: `{flag}` is not built yet")
         );
     }
-    for command in [
-        "up",
-        "call",
-        "fail",
-        "heal",
-        "retry",
-        "status",
-        "sweep",
-        "tour",
-        "audit",
-        "completions",
-    ] {
+    for command in ["sweep", "tour", "audit"] {
         assert_eq!(refused(&[command]), format!("error: `{command}` is not built yet"));
         assert_eq!(
             refused(&[command, "--rate", "3", "--", "x"]),
@@ -454,7 +449,7 @@ fn the_way_on_comes_before_the_list() {
         (&["run", "--expect", "inventory!=5"], "= <= >= < >"),
         (
             &["scenarios", "--json", "-"],
-            "it belongs to `target/release/harness run`, `predict` and `compare`",
+            "it belongs to `target/release/harness run`, `predict`, `compare`, `call`, `fail`, `heal`, `retry` and `status`",
         ),
         (
             &["run", "--retry-on", "UNAVAILBLE"],
@@ -514,32 +509,106 @@ fn the_collector_of_opentelemetry_is_used_unless_switched_off() {
 }
 
 #[test]
-fn help_and_version_are_no_refusals_and_name_the_program_as_started() {
-    for words in [
-        &["--help"][..],
-        &["run", "--help"],
-        &["predict", "-h"],
-        &["compare", "--help"],
-        &["help"],
-    ] {
-        let error = parse_words(words).unwrap_err();
+fn every_help_fits_a_terminal_and_names_the_program_as_started() {
+    let typed = <flags::Typed as clap::CommandFactory>::command();
+    let commands: Vec<_> = typed
+        .get_subcommands()
+        .map(|command| command.get_name().to_owned())
+        .collect();
+    assert!(commands.len() >= 15, "{commands:?}");
+    let mut all = vec![vec!["--help"], vec!["-h"], vec!["help"]];
+    for command in &commands {
+        all.push(vec![command, "--help"]);
+        all.push(vec![command, "-h"]);
+    }
+    for words in all {
+        let error = parse_words(&words).unwrap_err();
         assert_eq!(error.exit_code, 0, "{words:?}: {}", error.text);
         assert!(
             error.text.contains("target/release/harness"),
             "{words:?}: {}",
             error.text
         );
-        assert!(
-            error.text.lines().all(|line| line.chars().count() <= 80),
-            "{}",
-            error.text
-        );
+        for line in error.text.lines() {
+            assert!(line.len() <= 80 && line.is_ascii(), "{words:?}: {line}");
+        }
     }
+}
+
+#[test]
+fn every_example_of_the_help_can_be_typed() {
+    let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    std::fs::write(file.path(), "web = \"127.0.0.1:50061\"\ndb = \"127.0.0.1:50064\"\n").unwrap();
+    let report = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+    let typed = <flags::Typed as clap::CommandFactory>::command();
+    let mut tried = 0;
+    for command in typed.get_subcommands() {
+        let help = parse_words(&[command.get_name(), "--help"]).unwrap_err().text;
+        for line in help
+            .lines()
+            .filter_map(|line| line.strip_prefix("      target/release/harness "))
+        {
+            let line = line.split(" > ~").next().unwrap();
+            let line = line.replace("monday.json", report.path().to_str().unwrap());
+            let line = line.replace("--attach chain.toml", &format!("--attach {}", file.path().display()));
+            let words = shell_words(&line);
+            let words: Vec<_> = words.iter().map(String::as_str).collect();
+            let command = parse_words(&words);
+            assert!(command.is_ok(), "{line}: {command:?}");
+            tried += 1;
+        }
+    }
+    assert!(tried >= 30, "{tried}");
+}
+
+#[test]
+fn the_list_of_commands_leaves_out_what_nobody_types() {
+    let help = parse_words(&["--help"]).unwrap_err().text;
+    for command in ["up", "call", "fail", "heal", "retry", "status", "completions"] {
+        assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
+    }
+    assert!(
+        !help.contains("token") && !refused(&["frobnicate"]).contains("token"),
+        "{help}"
+    );
+}
+
+#[test]
+fn the_version_is_no_refusal() {
     let version = parse_words(&["--version"]).unwrap_err();
     assert_eq!(
         (version.exit_code, version.text.trim()),
         (0, concat!("harness ", env!("CARGO_PKG_VERSION")))
     );
+}
+
+#[test]
+fn each_shell_completes_every_command_and_its_flags() {
+    let typed = <flags::Typed as clap::CommandFactory>::command();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell", "PowerShell"] {
+        let Ok(Command::Completions { script }) = parse_words(&["completions", shell]) else {
+            panic!("{shell}")
+        };
+        for command in typed.get_subcommands() {
+            assert!(script.contains(command.get_name()), "{shell}: {}", command.get_name());
+        }
+        for flag in ["attach", "ready-file", "control-port", "trace-url"] {
+            assert!(script.contains(flag), "{shell}: {flag}");
+        }
+        assert!(!script.contains("target/release"), "{shell} completes the plain name");
+    }
+    for (words, named) in [
+        (&["completions"][..], "bash, zsh, fish, elvish, powershell"),
+        (&["completions", "bash", "zsh"], "takes one shell"),
+        (&["completions", "bahs"], "did you mean `bash`? (shells: bash, zsh"),
+        (
+            &["completions", "tcsh"],
+            "completions tcsh: there is no script for this shell (shells",
+        ),
+    ] {
+        let text = refused(words);
+        assert!(text.contains(named), "{words:?}: {text}");
+    }
 }
 
 #[test]
@@ -559,6 +628,14 @@ fn plumbing_is_read() {
         })
     );
     assert_eq!(parse_words(&["scenarios"]), Ok(Command::Scenarios));
+    assert_eq!(
+        parse_words(&["token", "/run/lab/token"]),
+        Ok(Command::Token {
+            file: PathBuf::from("/run/lab/token")
+        })
+    );
+    assert!(refused(&["token"]).contains("token FILE"));
+    assert!(refused(&["token", ""]).contains("token FILE"));
 }
 
 #[test]
@@ -568,4 +645,532 @@ fn a_program_with_a_blank_in_its_path_can_be_typed_again() {
         "target/release/harness"
     );
     assert_eq!(program_name("/my tools/harness".as_ref()), "'/my tools/harness'");
+}
+
+const PAIRS: &str = "web=127.0.0.1:6061,db=127.0.0.1:6062";
+
+fn up(words: &[&str]) -> Up {
+    match parse_words(&[&["up"], words].concat()) {
+        Ok(Command::Up(up)) => up,
+        other => panic!("{words:?}: {other:?}"),
+    }
+}
+
+fn ports(up: &Up) -> Vec<(u16, u16)> {
+    up.ports.iter().map(|ports| (ports.service, ports.control)).collect()
+}
+
+fn switch(words: &[&str]) -> SwitchTo {
+    match parse_words(words) {
+        Ok(Command::Switch(Switch { to, link, .. })) => {
+            let attach = Attach::Default;
+            assert_eq!(
+                link,
+                Link {
+                    attach,
+                    is_flagged: false
+                }
+            );
+            to
+        }
+        other => panic!("{words:?}: {other:?}"),
+    }
+}
+
+fn retry(words: &[&str]) -> Overrides {
+    match switch(&[&["retry"], words].concat()) {
+        SwitchTo::Retry(overrides) => *overrides,
+        other => panic!("{words:?}: {other:?}"),
+    }
+}
+
+fn subject(variables: &[(&str, &str)], words: &[&str]) -> Subject {
+    match parse_with(variables, words) {
+        Ok(Command::Run(Run { subject, .. }) | Command::Predict(Predict { subject, .. })) => subject,
+        other => panic!("{words:?}: {other:?}"),
+    }
+}
+
+fn fault(text: &str) -> Fault {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_bare_up_is_per_hop_with_inventory_working() {
+    let bare = up(&[]);
+    assert_eq!(
+        bare.scenario.chain_line(),
+        "client > frontend x3 > checkout x3 > pricing x3 > inventory"
+    );
+    assert_eq!(
+        ports(&bare),
+        [(50051, 50061), (50052, 50062), (50053, 50063), (50054, 50064)]
+    );
+    assert_eq!((bare.ready_file, bare.otlp, bare.output.json), (None, None, None));
+    let line = |words: &[&str]| up(words).scenario.chain_line();
+    assert_eq!(
+        line(&["--fault", "fail", "--attempts", "2"]),
+        "client > frontend x2 > checkout x2 > pricing x2 > inventory down"
+    );
+    assert_eq!(
+        line(&["--set", "services.inventory.fault=refuse", "--depth", "1"]),
+        "client > pricing x3 > inventory refuse"
+    );
+    assert_eq!(
+        line(&["per-hop"]),
+        "client > frontend x3 > checkout x3 > pricing x3 > inventory down"
+    );
+    assert_eq!(line(&["web x2 > db down"]), "client > web x2 > db down");
+    assert_eq!(up(&["--seed", "5"]).scenario.load.seed, 5);
+    assert_eq!(up(&["--set", "load.seed=6"]).scenario.load.seed, 6);
+}
+
+#[test]
+fn a_chain_takes_the_ports_of_its_processes_unless_told_otherwise() {
+    assert_eq!(ports(&up(&["web x2 > db"])), [(50053, 50063), (50054, 50064)]);
+    assert_eq!(
+        ports(&up(&["--depth", "2"])),
+        [(50052, 50062), (50053, 50063), (50054, 50064)]
+    );
+    let words = [
+        "web > db",
+        "--port",
+        "db=6001",
+        "--control-port",
+        "web=0",
+        "--control-port",
+        "db=0",
+    ];
+    assert_eq!(ports(&up(&words)), [(50053, 0), (6001, 0)]);
+    // What one gives up, another can have.
+    let swapped = up(&["web > db", "--port", "db=50053", "--port", "web=50054"]);
+    assert_eq!(ports(&swapped), [(50054, 50063), (50053, 50064)]);
+    let ready = up(&["--ready-file", "chain.toml"]).ready_file;
+    assert_eq!(ready, Some(PathBuf::from("chain.toml")));
+}
+
+#[test]
+fn up_refuses_what_it_cannot_keep_running() {
+    for (words, named) in [
+        (
+            &["--depth", "4"][..],
+            "--depth 4: a run of more than 3 links is not built yet",
+        ),
+        (&["web x3*3 > db"], "the proxy in `web x3*3` is not built yet"),
+        (&["web", "x3", "db"], "put the line in quotes"),
+        (&["a.json"], "which up does not read"),
+        (
+            &["-n", "5"],
+            "`-n` is no flag of `target/release/harness up`: up sends nothing; it belongs to `run`",
+        ),
+        (&["--concurrency", "5"], "up sends nothing"),
+        (&["--item", "x"], "up sends nothing"),
+        (&["--deadline", "1s"], "up sends nothing"),
+        (&["--expect", "5"], "up sends nothing"),
+        (&["--json", "-"], "`status --json`"),
+        (&["--attach", "x"], "`status --attach`"),
+        (&["--set", "load.requests=5"], "--set load.requests=5: up sends nothing"),
+        (&["--set", "client.retry.attempts=5"], "up sends nothing"),
+        (&["--attempts-at", "client=3"], "call --attempts-at client=3"),
+        (&["--retries-at", "client=1"], "call --attempts-at client=2"),
+        (
+            &["--owner", "client"],
+            "up --attempts 1, then target/release/harness call --attempts-at client=3",
+        ),
+        (
+            &["--port", "pricing"],
+            "--port pricing: write SERVICE=PORT, as in --port frontend=50051",
+        ),
+        (
+            &["--port", "pricng=1"],
+            "no service `pricng` is in this chain; did you mean `pricing`?",
+        ),
+        (&["web > db", "--control-port", "pricing=1"], "(its services: web, db)"),
+        (
+            &["--port", "pricing=65536"],
+            "--port pricing=65536: write a port from 1 to 65535, or 0",
+        ),
+        (&["--port", "pricing="], "--port pricing='': write a port"),
+        (&["--port", "pricing=-1"], "--port pricing=-1: write a port"),
+        (
+            &["--port", "pricing=1", "--port", "pricing=2"],
+            "--port pricing=2: pricing has its port from another --port already",
+        ),
+        (
+            &["--port", "pricing=7000", "--port", "inventory=7000"],
+            "port 7000 would be pricing's for calls and inventory's for calls",
+        ),
+        (
+            &["--port", "pricing=50064"],
+            "port 50064 would be pricing's for calls and inventory's for control; give one of them another with --port \
+             pricing=PORT or --control-port inventory=PORT",
+        ),
+        (&["--ready-file", ""], "--ready-file wants a file"),
+        (&["--ready-file", "/"], "--ready-file /: this is a folder"),
+        (&["--otlp", "nowhere"], "write http://host:port"),
+    ] {
+        let text = refused(&[&["up"], words].concat());
+        assert!(text.contains(named), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn a_call_says_what_is_sent_and_nothing_about_services() {
+    let Ok(Command::Call(call)) = parse_words(&[
+        "call",
+        "--item",
+        "",
+        "--deadline",
+        "none",
+        "--retries-at",
+        "client=2",
+        "--attach",
+        PAIRS,
+        "--json",
+        "-",
+    ]) else {
+        panic!()
+    };
+    assert_eq!(
+        call.link,
+        Link {
+            attach: Attach::read(PAIRS).unwrap(),
+            is_flagged: true
+        }
+    );
+    assert_eq!(
+        call.change.overrides,
+        Overrides {
+            item: Some(String::new()),
+            deadline: Some(crate::scenario::OrNone::None),
+            attempts_at: vec![("client".to_owned(), 3)],
+            ..Overrides::default()
+        }
+    );
+    assert_eq!((call.change.source, call.output.json), (None, Some(JsonTarget::Stdout)));
+    for (words, named) in [
+        (
+            &["--attempts-at", "pricing=2"][..],
+            "for that: target/release/harness retry pricing=2",
+        ),
+        (&["--attempts-at", "client=0"], "--attempts-at client=0: write 1 to 100"),
+        (
+            &["--attempts-at", "client=2", "--retries-at", "client=2"],
+            "takes one of them, once",
+        ),
+        (&["--attempts", "2"], "`retry` changes who retries"),
+        (&["--fault", "fail"], "`fail` and `heal` break and repair services"),
+        (&["-n", "2"], "a call is one request; `run --attach` sends many"),
+        (&["--deadline", "soon"], "--deadline soon: write a duration"),
+        (&["--item", "a\0b"], "no NUL"),
+        (&["teapot"], "`teapot` is one word too many"),
+    ] {
+        let text = refused(&[&["call"], words].concat());
+        assert!(text.contains(named), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn fail_reads_faults_and_services() {
+    let plain = fault("fail");
+    let failed = |words: &[&str]| match switch(&[&["fail"], words].concat()) {
+        SwitchTo::Fail(faults) => faults,
+        other => panic!("{words:?}: {other:?}"),
+    };
+    let web = || Some("web".to_owned());
+    assert_eq!(failed(&[]), [(None, plain)]);
+    assert_eq!(failed(&["refuse"]), [(None, fault("refuse"))]);
+    assert_eq!(failed(&["down"]), [(None, plain)]);
+    assert_eq!(
+        failed(&["fail:first=2,code=ABORTED"]),
+        [(None, fault("fail:first=2,code=ABORTED"))]
+    );
+    assert_eq!(failed(&["web"]), [(web(), plain)]);
+    assert_eq!(
+        failed(&["web=fail:p=0.5", "db", "refuse"]),
+        [
+            (web(), fault("fail:p=0.5")),
+            (Some("db".to_owned()), plain),
+            (None, fault("refuse"))
+        ]
+    );
+    for (words, named) in [
+        (
+            &["none"][..],
+            "none is no failure; to make it work again: target/release/harness heal",
+        ),
+        (&["web=none"], "target/release/harness heal web"),
+        (
+            &["web", "web=refuse"],
+            "fail web=refuse: web has a fault from another word already",
+        ),
+        (&["fail", "refuse"], "fail refuse: the bottom service has a fault"),
+        (&["fail:p=2"], "fail fail:p=2: "),
+        (&["web=explode"], "fail web=explode: `explode` is not a fault"),
+        (&["hang"], "`hang` is not built yet"),
+        (&["web=delay:ms=5"], "`delay` is not built yet"),
+        (&["=fail"], "what stands before = is no service's name"),
+        (&["client"], "the client is no service"),
+        (&["client=refuse"], "the client is no service"),
+        (&["a\u{1b}b"], r"a\u{1b}b"),
+        (&["--fault", "refuse"], "write the fault as it is"),
+        (&["--attempts", "3"], "`retry` changes who retries"),
+    ] {
+        let text = refused(&[&["fail"], words].concat());
+        assert!(text.contains(named), "{words:?}: {text}");
+        assert!(!text.contains(crate::sanitize::is_control), "{text}");
+    }
+}
+
+#[test]
+fn heal_takes_services_or_nothing() {
+    assert_eq!(switch(&["heal"]), SwitchTo::Heal(vec![]));
+    let both = vec!["web".to_owned(), "db".to_owned()];
+    assert_eq!(switch(&["heal", "web", "db"]), SwitchTo::Heal(both));
+    for (words, named) in [
+        (&["web=none"][..], "heal web=none: this is no service's name"),
+        (&["client"], "the client is no service"),
+        (&[""], "this is no service's name"),
+    ] {
+        let text = refused(&[&["heal"], words].concat());
+        assert!(text.contains(named), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn retry_takes_numbers_or_flags() {
+    assert_eq!(retry(&["2"]).attempts, Some(2));
+    let one = retry(&["1", "web=3"]);
+    assert_eq!((one.attempts, one.attempts_at), (Some(1), vec![("web".to_owned(), 3)]));
+    assert_eq!(retry(&["--retries", "2"]).attempts, Some(3));
+    assert_eq!(retry(&["--owner", "web"]).owner.as_deref(), Some("web"));
+    assert_eq!(
+        retry(&["--attempts-at", "web=2", "--retries-at", "api=2"]).attempts_at,
+        [("web".to_owned(), 2), ("api".to_owned(), 3)]
+    );
+    assert!(retry(&["--retry-on", "any"]).retry_on.is_some());
+    let assignment = "services.web.on_failure=INTERNAL";
+    assert_eq!(retry(&["--set", assignment]).set, [assignment]);
+    for (words, named) in [
+        (&[][..], "target/release/harness retry 1 (nobody retries)"),
+        (&["0"], "retry 0: write 1 to 100, the first attempt included"),
+        (&["-1"], "retry -1: write 1 to 100"),
+        (&["web=101"], "retry web=101: write 1 to 100"),
+        (&["2", "3"], "is said twice"),
+        (&["2", "--attempts", "3"], "is said twice"),
+        (&["web=2", "web=3"], "how often web tries is said twice"),
+        (
+            &["web=2", "--attempts-at", "web=3"],
+            "how often web tries is said twice",
+        ),
+        (
+            &["web"],
+            "retry web: write N for the attempts of every caller, or CALLER=N",
+        ),
+        (&["x3"], "retry x3: write N"),
+        (&["=3"], "retry =3: write N"),
+        (&["client=3"], "target/release/harness call --attempts-at client=3"),
+        (
+            &["--owner", "client"],
+            "retry 1, then target/release/harness call --attempts-at client=3",
+        ),
+        (&["--set", "client.retry.attempts=3"], "it belongs to run and call"),
+        (&["--set", "load.item=x"], "it belongs to run and call"),
+        (&["--set", "chain.depth=2"], "has the services it has"),
+        (&["--fault", "fail"], "`fail` and `heal` break and repair services"),
+        (&["--depth", "2"], "has the length it has"),
+        (&["--item", "x"], "what is sent belongs to `call` and `run`"),
+    ] {
+        let text = refused(&[&["retry"], words].concat());
+        assert!(text.contains(named), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn whoever_is_named_by_nobody_is_found_on_the_usual_ports() {
+    let of = |variables: &[(&str, &str)], words: &[&str]| match parse_with(variables, words) {
+        Ok(
+            Command::Status(Status { link, .. })
+            | Command::Switch(Switch { link, .. })
+            | Command::Call(Call { link, .. }),
+        ) => (link.attach.to_string(), link.is_flagged),
+        other => panic!("{words:?}: {other:?}"),
+    };
+    for command in ["status", "fail", "heal", "call"] {
+        assert_eq!(of(&[], &[command]), (String::new(), false));
+        assert_eq!(of(&[("RETRYSCOPE_ATTACH", " ")], &[command]), (String::new(), false));
+        assert_eq!(
+            of(&[("RETRYSCOPE_ATTACH", PAIRS)], &[command]),
+            (PAIRS.to_owned(), false)
+        );
+        let other = "a=h:1,b=h:2";
+        assert_eq!(
+            of(&[("RETRYSCOPE_ATTACH", PAIRS)], &[command, "--attach", other]),
+            (other.to_owned(), true)
+        );
+        assert!(refused(&[command, "--attach", "web"]).contains("--attach: `web` is neither"));
+        assert!(refused(&[command, "--attach", ""]).contains("--attach wants"));
+        let error = parse_with(&[("RETRYSCOPE_ATTACH", "web=1")], &[command]).unwrap_err();
+        assert!(error.text.contains("RETRYSCOPE_ATTACH: `web=1`"), "{}", error.text);
+    }
+}
+
+#[test]
+fn a_run_of_running_services_carries_what_is_put_to_them() {
+    let link = Link {
+        attach: Attach::read(PAIRS).unwrap(),
+        is_flagged: true,
+    };
+    let as_it_stands = Subject::Attached {
+        link: link.clone(),
+        change: Box::default(),
+        expect: vec![],
+    };
+    assert_eq!(subject(&[], &["run", "--attach", PAIRS]), as_it_stands);
+    assert_eq!(subject(&[], &["predict", "--attach", PAIRS]), as_it_stands);
+    let words = [
+        "run",
+        "web x2 > db",
+        "--attach",
+        PAIRS,
+        "-n",
+        "5",
+        "--fault",
+        "web=refuse",
+        "--expect",
+        "db=3",
+    ];
+    let Subject::Attached { change, expect, .. } = subject(&[], &words) else {
+        panic!()
+    };
+    assert_eq!(
+        (change.source.as_deref(), change.overrides.requests, expect),
+        (Some("web x2 > db"), Some(5), vec!["db=3".to_owned()])
+    );
+    assert_eq!(change.overrides.faults, [(Some("web".to_owned()), fault("refuse"))]);
+    let Subject::Attached { link, .. } = subject(&[("RETRYSCOPE_ATTACH", PAIRS)], &["run"]) else {
+        panic!()
+    };
+    assert!(!link.is_flagged);
+    assert!(matches!(
+        subject(&[("RETRYSCOPE_ATTACH", "")], &["run"]),
+        Subject::Own { .. }
+    ));
+    for (words, named) in [
+        (
+            &["--depth", "2"][..],
+            "--depth 2: a chain that already runs has the length it has; leave it or --attach out",
+        ),
+        (&["per-hpo"], "did you mean `per-hop`?"),
+        (&["web > "], "chain line"),
+        (&["a > b > c > d > e"], "a chain of 5 services is not built yet"),
+        (&["--attempts", "0"], "--attempts 0: write 1 to 100"),
+        (&["web > db", "--fault", "wbe=fail"], "did you mean `web`?"),
+        (&["web > db", "--expect", "pricing=2"], "no service `pricing`"),
+        (&["--expect", "db!2"], "--expect db!2"),
+        (&["--expect", "db=x"], "--expect db=x"),
+        (&["--set", "chain.line='a > b'"], "has the services it has"),
+    ] {
+        let text = refused(&[&["run", "--attach", PAIRS], words].concat());
+        assert!(text.contains(named), "{words:?}: {text}");
+    }
+    let error = parse_with(&[("RETRYSCOPE_ATTACH", PAIRS)], &["run", "--depth", "2"]).unwrap_err();
+    assert!(error.text.contains("unset RETRYSCOPE_ATTACH"), "{}", error.text);
+}
+
+#[test]
+fn the_arithmetic_of_a_chain_of_its_own_asks_no_services_that_only_the_environment_names() {
+    let variables = [("RETRYSCOPE_ATTACH", PAIRS)];
+    assert!(matches!(subject(&variables, &["predict"]), Subject::Attached { .. }));
+    assert!(matches!(
+        subject(&variables, &["predict", "a x3 > b x3 > c down"]),
+        Subject::Own { .. }
+    ));
+    assert!(matches!(
+        subject(&variables, &["predict", "--depth", "12"]),
+        Subject::Own { .. }
+    ));
+    let flagged = ["predict", "web > db", "--attach", PAIRS];
+    assert!(matches!(subject(&variables, &flagged), Subject::Attached { .. }));
+}
+
+#[test]
+fn a_demo_and_a_comparison_use_running_services_too() {
+    let Ok(Command::Demo(demo)) = parse_words(&["demo", "--attach", PAIRS, "--stay"]) else {
+        panic!()
+    };
+    assert!(demo.stays && demo.link.is_some_and(|link| link.is_flagged));
+    let Ok(Command::Demo(demo)) = parse_with(&[("RETRYSCOPE_ATTACH", PAIRS)], &["--stay"]) else {
+        panic!()
+    };
+    assert!(demo.stays && demo.link.is_some_and(|link| !link.is_flagged));
+    let saved = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+    let saved = saved.path().to_str().unwrap();
+    let words = [
+        "compare",
+        "per-hop",
+        saved,
+        "single-owner",
+        "--attach",
+        PAIRS,
+        "--seed",
+        "random",
+        "--expect",
+        "27",
+    ];
+    let Ok(Command::Compare(compare)) = parse_words(&words) else {
+        panic!()
+    };
+    let [
+        Side::Subject(Subject::Attached {
+            change: one, expect, ..
+        }),
+        Side::Saved(_),
+        Side::Subject(Subject::Attached { change: other, .. }),
+    ] = compare.sides.as_slice()
+    else {
+        panic!("{compare:?}")
+    };
+    assert_eq!(
+        (one.source.as_deref(), other.source.as_deref()),
+        (Some("per-hop"), Some("single-owner"))
+    );
+    assert_eq!(
+        (&one.overrides, expect.as_slice()),
+        (&other.overrides, ["27".to_owned()].as_slice())
+    );
+    assert!(refused(&["compare", saved, saved, "--attach", PAIRS]).contains("leave --attach out"));
+}
+
+#[test]
+fn the_address_of_a_trace_comes_from_the_flag_or_the_environment() {
+    const TEMPLATE: &str = "http://127.0.0.1:16686/trace/{trace_id}";
+    let viewer = |variables: &[(&str, &str)], words: &[&str]| match parse_with(variables, words) {
+        Ok(
+            Command::Run(Run { viewer, .. })
+            | Command::Compare(Compare { viewer, .. })
+            | Command::Call(Call { viewer, .. }),
+        ) => Ok(viewer),
+        Ok(Command::Demo(demo)) => Ok(demo.viewer),
+        Ok(other) => panic!("{words:?}: {other:?}"),
+        Err(error) => Err(error.text),
+    };
+    let expected = Ok(Some(Viewer::read(TEMPLATE).unwrap()));
+    for words in [
+        &["run"][..],
+        &["compare", "per-hop", "flaky"],
+        &["call"],
+        &["demo"],
+        &[],
+    ] {
+        assert_eq!(viewer(&[], words), Ok(None));
+        assert_eq!(viewer(&[("RETRYSCOPE_TRACE_URL", "")], words), Ok(None));
+        assert_eq!(viewer(&[("RETRYSCOPE_TRACE_URL", TEMPLATE)], words), expected);
+        assert_eq!(viewer(&[], &[words, &["--trace-url", TEMPLATE]].concat()), expected);
+        let error = viewer(&[], &[words, &["--trace-url", "http://x"]].concat()).unwrap_err();
+        assert!(error.starts_with("error: --trace-url: `http://x`: write"), "{error}");
+        let error = viewer(&[("RETRYSCOPE_TRACE_URL", "x")], words).unwrap_err();
+        assert!(error.starts_with("error: RETRYSCOPE_TRACE_URL: `x`: write"), "{error}");
+    }
+    assert!(refused(&["predict", "--trace-url", TEMPLATE]).contains("it belongs to"));
 }
