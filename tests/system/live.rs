@@ -412,7 +412,7 @@ async fn a_killed_driver() -> Result<(), Failed> {
             .arg(up.attach.to_string())
             .args([
                 "-n",
-                "100000",
+                "50000",
                 "-c",
                 "4",
                 "--deadline",
