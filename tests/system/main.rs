@@ -10,6 +10,7 @@
 mod amplification;
 mod cases;
 mod chance;
+mod compose;
 mod damage;
 mod foreign;
 mod formats;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 13] = [
+    let groups: [Vec<Trial>; 14] = [
         walls::tests(),
         cases::tests(),
         usage::tests(),
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         live::tests(),
         property::tests(),
         amplification::tests(),
+        compose::tests(),
     ];
     let conclusion = libtest_mimic::run(&arguments, groups.into_iter().flatten().collect());
     for (name, command) in support::missing_parts() {
