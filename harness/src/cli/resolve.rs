@@ -11,7 +11,7 @@ use super::{
 use crate::{
     attach::Attach,
     chain_line,
-    expect::{ExpectError, Expectation},
+    expect::Expectation,
     sanitize::{sanitize, sanitize_message},
     scenario::{
         Change, DEADLINE_RIGHT, DEFAULT_MAX_CALLS, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS, MAX_RUNNABLE, Overrides,
@@ -408,11 +408,12 @@ fn attached(link: Link, source: Option<&str>, overrides: Overrides, expect: &[St
             "a chain that already runs has the services it has",
         )?;
         for text in expect {
-            // Which names there are is not known here.
-            match Expectation::parse(text, &[]) {
-                Ok(_) | Err(ExpectError::Unknown { .. }) => {}
-                Err(error) => return Err(CliError::refused(error)),
-            }
+            // Which names there are is not known here; everything else can be wrong already.
+            let name = text.split(['=', '<', '>']).next().unwrap_or_default().trim();
+            let names = [name];
+            let is_service = chain_line::is_name(name) && !["total", "fails"].contains(&name);
+            let names = if is_service { &names[..] } else { &[] };
+            Expectation::parse(text, names).map_err(CliError::refused)?;
         }
     }
     Ok(Subject::Attached {
