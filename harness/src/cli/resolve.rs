@@ -84,14 +84,13 @@ impl Resolver<'_> {
     fn run(&self, flags: &RunFlags) -> Result<Command, CliError> {
         let source = one_source(&flags.scenario, "run")?;
         let overrides = overrides(&flags.changes)?;
-        let subject = match self.attached(&flags.link)? {
-            Some(link) => attached(link, source, overrides, &flags.measure.expect)?,
-            None => {
-                let scenario = runnable(source, &overrides)?;
-                Subject::Own {
-                    expectations: expectations(&flags.measure, [&scenario])?,
-                    scenario: Box::new(scenario),
-                }
+        let subject = if let Some(link) = self.attached(&flags.link)? {
+            attached(link, source, overrides, &flags.measure.expect)?
+        } else {
+            let scenario = runnable(source, &overrides)?;
+            Subject::Own {
+                expectations: expectations(&flags.measure, [&scenario])?,
+                scenario: Box::new(scenario),
             }
         };
         Ok(Command::Run(Run {
