@@ -309,9 +309,12 @@ pub(super) struct SetFlag {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Which services")]
 pub(super) struct LinkFlag {
-    /// Services that already run: SERVICE=CONTROL_ADDR,... or a file that `up --ready-file` wrote
-    /// [env: RETRYSCOPE_ATTACH]
-    #[arg(long, value_name = "FILE or PAIRS", value_hint = ValueHint::FilePath)]
+    #[arg(
+        long,
+        value_name = "FILE or PAIRS",
+        value_hint = ValueHint::FilePath,
+        help = "Services that already run: SERVICE=CONTROL_ADDR,... or a file that `up --ready-file` wrote [env: RETRYSCOPE_ATTACH]"
+    )]
     pub(super) attach: Option<String>,
 }
 
@@ -353,8 +356,11 @@ pub(super) struct OtlpFlag {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What comes out")]
 pub(super) struct ViewerFlag {
-    /// Address of a trace in its viewer, with {trace_id} in it [env: RETRYSCOPE_TRACE_URL]
-    #[arg(long, value_name = "TEMPLATE")]
+    #[arg(
+        long,
+        value_name = "TEMPLATE",
+        help = "Address of a trace in its viewer, with {trace_id} in it [env: RETRYSCOPE_TRACE_URL]"
+    )]
     pub(super) trace_url: Option<String>,
 }
 

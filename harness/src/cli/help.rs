@@ -164,8 +164,8 @@ Examples:
       {program} status
   The same for programs
       {program} status --json -
-  Services elsewhere, by their control ports
-      {program} status --attach web=127.0.0.1:6061,db=127.0.0.1:6062";
+  Services on other ports, which `up --ready-file chain.toml` started
+      {program} status --attach chain.toml";
 
 const COMPLETIONS: &str = "\
 Examples:
@@ -173,5 +173,5 @@ Examples:
       source <({program} completions bash)
   zsh, into a folder of your fpath
       {program} completions zsh > ~/.zfunc/_harness
-  fish
-      {program} completions fish > ~/.config/fish/completions/harness.fish";
+  fish, for this session
+      {program} completions fish | source";

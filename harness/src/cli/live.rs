@@ -59,7 +59,6 @@ impl Resolver<'_> {
             ..Overrides::default()
         };
         match overrides.attempts_at.as_slice() {
-            [] => {}
             [(caller, attempts)] if caller != CLIENT => {
                 return Err(CliError::refused(format_args!(
                     "a call says how often the client tries, not {0}; for that: {1} retry {0}={attempts}",
@@ -67,7 +66,7 @@ impl Resolver<'_> {
                     self.program
                 )));
             }
-            [_] => {}
+            [] | [_] => {}
             _ => {
                 return Err(CliError::refused(
                     "--attempts-at and --retries-at: a call takes one of them, once, for the client",

@@ -74,8 +74,8 @@ fn with_defaults(kind: &Kind, pairs: &[String], names: &[&str], defaults: &[u16]
 /// Refuses one port for two purposes; any number of them may be free ones.
 fn refuse_twice(names: &[&str], called: &[u16], asked: &[u16]) -> Result<(), CliError> {
     let taken = |kind: &'static Kind, ports: &[u16]| {
-        let named = names.iter().zip(ports);
-        named
+        let pairs = names.iter().zip(ports);
+        pairs
             .map(|(name, port)| (*port, *name, kind))
             .filter(|(port, ..)| *port != 0)
             .collect::<Vec<_>>()

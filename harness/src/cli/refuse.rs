@@ -232,10 +232,8 @@ fn typed_command(arguments: &[OsString]) -> Option<&'static str> {
         "token",
         "completions",
     ];
-    let first = arguments
-        .iter()
-        .skip(1)
-        .find_map(|word| word.to_str().filter(|word| !word.starts_with('-')))?;
+    // A command comes first: what stands further back may be a flag's value.
+    let first = arguments.get(1)?;
     COMMANDS.into_iter().find(|command| *command == first)
 }
 

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     attach::Attach,
     chain_line,
-    expect::{ExpectError, Expectation},
+    expect::Expectation,
     sanitize::{sanitize, sanitize_message},
     scenario::{
         Change, DEADLINE_RIGHT, DEFAULT_MAX_CALLS, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS, MAX_RUNNABLE, Overrides,
@@ -84,14 +84,13 @@ impl Resolver<'_> {
     fn run(&self, flags: &RunFlags) -> Result<Command, CliError> {
         let source = one_source(&flags.scenario, "run")?;
         let overrides = overrides(&flags.changes)?;
-        let subject = match self.attached(&flags.link)? {
-            Some(link) => attached(link, source, overrides, &flags.measure.expect)?,
-            None => {
-                let scenario = runnable(source, &overrides)?;
-                Subject::Own {
-                    expectations: expectations(&flags.measure, [&scenario])?,
-                    scenario: Box::new(scenario),
-                }
+        let subject = if let Some(link) = self.attached(&flags.link)? {
+            attached(link, source, overrides, &flags.measure.expect)?
+        } else {
+            let scenario = runnable(source, &overrides)?;
+            Subject::Own {
+                expectations: expectations(&flags.measure, [&scenario])?,
+                scenario: Box::new(scenario),
             }
         };
         Ok(Command::Run(Run {
@@ -408,11 +407,12 @@ fn attached(link: Link, source: Option<&str>, overrides: Overrides, expect: &[St
             "a chain that already runs has the services it has",
         )?;
         for text in expect {
-            // Which names there are is not known here.
-            match Expectation::parse(text, &[]) {
-                Ok(_) | Err(ExpectError::Unknown { .. }) => {}
-                Err(error) => return Err(CliError::refused(error)),
-            }
+            // Which names there are is not known here; everything else can be wrong already.
+            let name = text.split(['=', '<', '>']).next().unwrap_or_default().trim();
+            let names = [name];
+            let is_service = chain_line::is_name(name) && !["total", "fails"].contains(&name);
+            let names = if is_service { &names[..] } else { &[] };
+            Expectation::parse(text, names).map_err(CliError::refused)?;
         }
     }
     Ok(Subject::Attached {
