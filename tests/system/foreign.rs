@@ -130,6 +130,16 @@ impl ByHand {
         Ok(chain)
     }
 
+    /// What `--attach` takes.
+    pub fn attach(&self) -> String {
+        let pairs: Vec<_> = self
+            .announced
+            .iter()
+            .map(|announced| format!("{}={}", announced.service, announced.control))
+            .collect();
+        pairs.join(",")
+    }
+
     /// The frontend's service port.
     pub fn entry(&self) -> SocketAddr {
         self.announced[self.announced.len() - 1].address

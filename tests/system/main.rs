@@ -14,6 +14,7 @@ mod compose;
 mod damage;
 mod foreign;
 mod formats;
+mod hands_on;
 mod kills;
 mod live;
 mod property;
@@ -28,7 +29,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 14] = [
+    let groups: [Vec<Trial>; 15] = [
         walls::tests(),
         cases::tests(),
         usage::tests(),
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         readme::tests(),
         kills::tests(),
         live::tests(),
+        hands_on::tests(),
         property::tests(),
         amplification::tests(),
         compose::tests(),

@@ -248,7 +248,7 @@ pub fn tests() -> Vec<Trial> {
             }
             Ok(())
         }),
-        test("usage::a_variable_of_what_is_not_built_is_refused_by_name", || {
+        test("usage::a_variable_that_cannot_be_read_is_refused_by_name", || {
             for name in ["RETRYSCOPE_ATTACH", "RETRYSCOPE_TRACE_URL"] {
                 let output = command(&["run"]).env(name, "x").output()?;
                 let said = String::from_utf8_lossy(&output.stderr);

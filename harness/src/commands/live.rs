@@ -8,14 +8,14 @@ use super::{
 };
 use crate::{
     cli::{Call, Ports, Status, Subject, Switch, SwitchTo, Up},
-    fleet::{Fleet, Start, this_program},
+    fleet::{Fleet, Start, Trouble, this_program},
     output::{self, Target},
     predict::predict,
     render::{json, text},
     report::{self, Changed, SWITCH_SCHEMA},
     run::RunError,
     sanitize::sanitize,
-    scenario::{Change, DEFAULT_MAX_CALLS, Overrides, Scenario, ScenarioError},
+    scenario::{Change, DEFAULT_MAX_CALLS, Overrides, suggest::did_you_mean},
     standing::{self, Settings},
     status,
 };
@@ -86,8 +86,7 @@ pub(super) async fn up(command: Up) -> Result<u8, Failure> {
                 for (service, pid, trouble) in fleet.troubles() {
                     if troubled.insert(service.clone()) {
                         exit_code = NOT_MEASURED;
-                        let what = crate::evidence::disturbance(service, pid, trouble);
-                        warn(&format!("{what} Ctrl-C ends the others."), &command.output);
+                        warn(&in_trouble(&service, pid, &trouble), &command.output);
                     }
                 }
             }
@@ -96,6 +95,14 @@ pub(super) async fn up(command: Up) -> Result<u8, Failure> {
     drop(ready);
     fleet.stop().await;
     Ok(exit_code)
+}
+
+fn in_trouble(service: &str, pid: u32, trouble: &Trouble) -> String {
+    let service = sanitize(service);
+    match trouble {
+        Trouble::Died(how) => format!("{service} is gone ({how}); the others stay until Ctrl-C"),
+        Trouble::Stopped => format!("{service} (pid {pid}) is stopped; `kill -CONT {pid}` lets it go on"),
+    }
 }
 
 /// Refuses a port that somebody holds, by name, before anything is started.
@@ -232,11 +239,6 @@ pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
         overrides,
     };
     let scenario = changed(&standing, &change)?;
-    if scenario.chain.client != now(&before)?.chain.client {
-        return Err(Failure::usage(
-            "the client's attempts belong to a call, not to the services: call --attempts-at client=N",
-        ));
-    }
     let after = scenario.configs().split_off(1);
     let settings: Vec<_> = before
         .iter()
@@ -263,32 +265,63 @@ pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
     })
 }
 
-fn now(configs: &[Config]) -> Result<Scenario, Failure> {
-    Scenario::standing(configs).map_err(|error: ScenarioError| Failure::usage(error.to_string()))
-}
-
+/// What a switch says, in flags; names are checked against the running chain.
 fn overrides(to: SwitchTo, configs: &[Config]) -> Result<Overrides, Failure> {
+    let names: Vec<_> = configs.iter().map(|config| config.service.as_str()).collect();
+    let (bottom, callers) = names.split_last().ok_or_else(|| Failure::usage("no service runs"))?;
     let faults = match to {
-        SwitchTo::Retry(overrides) => return Ok(*overrides),
-        SwitchTo::Fail(faults) => faults,
+        SwitchTo::Retry(overrides) => {
+            let named = overrides
+                .attempts_at
+                .iter()
+                .map(|(caller, _)| caller)
+                .chain(&overrides.owner);
+            for caller in named {
+                known("caller", caller, callers)?;
+            }
+            return Ok(*overrides);
+        }
+        SwitchTo::Fail(faults) => {
+            let mut met = BTreeSet::new();
+            for (service, _) in &faults {
+                let service = service.as_deref().unwrap_or(bottom);
+                known("service", service, &names)?;
+                if !met.insert(service.to_owned()) {
+                    return Err(Failure::usage(format!(
+                        "{service} is given two faults; a service has one"
+                    )));
+                }
+            }
+            faults
+        }
         SwitchTo::Heal(services) => {
-            let names: Vec<_> = configs.iter().map(|config| config.service.clone()).collect();
-            if let Some(unknown) = services.iter().find(|service| !names.contains(service)) {
-                let (unknown, names) = (sanitize(unknown), names.join(", "));
-                return Err(Failure::usage(format!(
-                    "`{unknown}` is no service of the running chain (services: {names})"
-                )));
+            for service in &services {
+                known("service", service, &names)?;
             }
             let all = names
-                .into_iter()
-                .filter(|name| services.is_empty() || services.contains(name));
-            all.map(|name| (Some(name), Fault::None)).collect()
+                .iter()
+                .filter(|name| services.is_empty() || services.iter().any(|service| service == *name));
+            all.map(|name| (Some((*name).to_owned()), Fault::None)).collect()
         }
     };
     Ok(Overrides {
         faults,
         ..Overrides::default()
     })
+}
+
+/// Refuses a name that is not in the running chain; what looks like a fault is told apart from a service.
+fn known(what: &str, name: &str, names: &[&str]) -> Result<(), Failure> {
+    if names.contains(&name) {
+        return Ok(());
+    }
+    let hint = did_you_mean(name, names.iter().copied().chain(["refuse", "fail", "down"]));
+    let list: Vec<_> = names.iter().map(|name| sanitize(name)).collect();
+    Err(Failure::usage(format!(
+        "`{}` is no {what} of the running chain{hint} ({what}s: {})",
+        sanitize(name),
+        list.join(", ")
+    )))
 }
 
 /// What is different, service by service from the top.

@@ -2,7 +2,7 @@
 
 use super::{Answer, Failure, NOT_MEASURED, delivered, missed, signals::interrupts, standing, style, target, warn};
 use crate::{
-    cli::{Compare, Demo, Output, Predict, Run, Side, Subject},
+    cli::{Compare, Demo, Link, Output, Predict, Run, Side, Subject},
     expect::Expectation,
     fleet::this_program,
     forward::Forward,
@@ -17,7 +17,7 @@ use crate::{
     report::{COMPARISON_SCHEMA, Comparison, Report},
     run::{self, Attached, Hooks, Options, Ran},
     sanitize::sanitize,
-    scenario::{Change, Scenario, ScenarioError},
+    scenario::{Change, Scenario, ScenarioError, shell_quoted},
     standing::Standing,
     viewer::Viewer,
 };
@@ -30,12 +30,19 @@ const MAX_REPORT: u64 = 256 * 1024 * 1024;
 /// The arithmetic alone.
 pub(super) async fn predicted(command: Predict) -> Result<Answer, Failure> {
     let target = target(&command.output)?;
+    let mut flag = None;
     let scenario = match command.subject {
         Subject::Own { scenario, .. } => *scenario,
-        Subject::Attached { link, change, .. } => changed(&standing(&link).await?, &change)?,
+        Subject::Attached { link, change, .. } => {
+            flag = link.is_flagged.then(|| link.attach.to_string());
+            changed(&standing(&link).await?, &change).map_err(|failure| by_variable(failure, &link))?
+        }
     };
     plan::check(&scenario).map_err(Failure::usage)?;
-    let prediction = predict(&scenario);
+    let mut prediction = predict(&scenario);
+    if let Some(attach) = flag {
+        prediction.command = format!("{} --attach {}", prediction.command, shell_quoted(&attach));
+    }
     let shown = text::prediction(&prediction, &command.output.program, style(&command.output));
     Ok(Answer {
         exit_code: 0,
@@ -267,7 +274,7 @@ impl<'a> Runner<'a> {
             Subject::Own { scenario, expectations } => (*scenario, expectations, None),
             Subject::Attached { link, change, expect } => {
                 let standing = standing(&link).await?;
-                let scenario = changed(&standing, &change)?;
+                let scenario = changed(&standing, &change).map_err(|failure| by_variable(failure, &link))?;
                 let expectations = expectations(&expect, &scenario)?;
                 let flag = link.is_flagged.then_some(link.attach);
                 (scenario, expectations, Some(Attached { standing, flag }))
@@ -322,6 +329,16 @@ pub(super) fn changed(standing: &Standing, change: &Change) -> Result<Scenario, 
     let scenario = change.of(&now).map_err(usage)?;
     scenario.check_runnable().map_err(usage)?;
     Ok(scenario)
+}
+
+/// Who did not type `--attach` may not know why a running chain is in the way.
+fn by_variable(mut failure: Failure, link: &Link) -> Failure {
+    if !link.is_flagged {
+        failure
+            .message
+            .push_str("; RETRYSCOPE_ATTACH names the running chain, unset it to start services of your own");
+    }
+    failure
 }
 
 fn expectations(texts: &[String], scenario: &Scenario) -> Result<Vec<Expectation>, Failure> {
