@@ -49,13 +49,10 @@ pub(super) fn export(name: &str, value: &str) -> Vec<String> {
     lines
 }
 
-/// The flag of a command line and its value, as they stand there with a blank in front; nothing where it is not there.
-pub(super) fn flag(command: &str, name: &str) -> String {
-    let words = words(command);
-    words
-        .windows(2)
-        .find(|pair| pair[0].value == name)
-        .map_or_else(String::new, |pair| format!(" {name} {}", pair[1].typed))
+/// The value of a flag in a command line.
+pub(super) fn value(command: &str, flag: &str) -> Option<String> {
+    let mut words = words(command).into_iter().skip_while(|word| word.value != flag).skip(1);
+    words.next().map(|word| word.value)
 }
 
 /// How many words a shell reads.
@@ -320,11 +317,9 @@ mod tests {
 
     #[test]
     fn a_flag_is_found_with_its_value() {
-        assert_eq!(
-            flag("status --attach 'a=1:1,b=1:2'", "--attach"),
-            " --attach 'a=1:1,b=1:2'"
-        );
-        assert_eq!(flag("run 'a > --attach'", "--attach"), "");
+        let found = |command: &str| value(command, "--attach");
+        assert_eq!(found("status --attach 'a=1:1,b=1:2'").as_deref(), Some("a=1:1,b=1:2"));
+        assert_eq!(found("run 'a > --attach x'"), None);
     }
 
     /// What bash makes of the lines, without their label.

@@ -1,8 +1,11 @@
 //! The screen of one request to a chain that is up.
 
-use super::super::{
-    Style, command, next, picture, run, traces,
-    words::{self, Screen},
+use super::{
+    super::{
+        Style, picture, run, traces,
+        words::{self, Screen},
+    },
+    offers,
 };
 use crate::report::{Operations, Report};
 
@@ -35,21 +38,17 @@ fn answer(requests: &Operations, said: Option<&str>) -> String {
 
 /// Repairs what is broken, breaks what works.
 fn offer(screen: &mut Screen, report: &Report, program: &str) {
-    let attach = command::flag(&report.command, "--attach");
     let broken = is_broken(report);
-    let switch = if broken { "heal" } else { "fail" };
-    let commands = [switch, "call", "status"].map(|command| format!("{command}{attach}"));
-    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let caption = if broken { "repair it" } else { "break it" };
-    next::offers(
-        screen,
-        program,
-        &commands,
-        &[
-            &[caption, "once more", "what has arrived so far"],
-            &[caption, "again", "all of it"],
-        ],
-    );
+    let (switch, caption) = if broken {
+        ("heal", "repair it")
+    } else {
+        ("fail", "break it")
+    };
+    let captions: [&[&str]; 2] = [
+        &[caption, "once more", "what has arrived so far"],
+        &[caption, "again", "all of it"],
+    ];
+    offers(screen, program, &report.command, &[switch, "call", "status"], &captions);
 }
 
 fn is_broken(report: &Report) -> bool {

@@ -2,11 +2,11 @@
 
 use super::{
     super::{
-        Style, command, next, number,
+        Style, command, number,
         picture::{self, Node},
         words::{self, LABEL, Screen, WIDTH, shown},
     },
-    settings, spaced,
+    offers, settings, spaced,
 };
 use crate::report::{Count, LiveCount, LiveGeneration, LiveService, Status};
 
@@ -14,6 +14,8 @@ use crate::report::{Count, LiveCount, LiveGeneration, LiveService, Status};
 const EARLIER: usize = 10;
 /// Columns of a row's figure, at least.
 const FIGURE: usize = 6;
+/// Columns of a name over figures, at most.
+const NAME: usize = 40;
 
 /// The state of a chain that is up.
 pub fn status(status: &Status, program: &str, style: Style) -> String {
@@ -23,6 +25,7 @@ pub fn status(status: &Status, program: &str, style: Style) -> String {
     screen.lines(chain(status));
     screen.gap();
     screen.lines(in_force(status));
+    screen.gap();
     screen.lines(unusual(status));
     screen.gap();
     arrived(&mut screen, status);
@@ -109,36 +112,43 @@ fn in_force(status: &Status) -> Vec<String> {
         43,
     );
     let room = WIDTH - names - ATTEMPTS.len() - 6;
-    // What does not fit is wrapped in its column; the shorter of the two columns keeps its width.
-    let (codes, faults) = if codes + faults <= room {
-        (codes, faults)
-    } else if codes <= room / 2 {
-        (codes, room - codes)
-    } else {
-        let faults = faults.min(room / 2);
-        (room - faults, faults)
-    };
-    let mut lines = vec![format!("{title:<names$}{ATTEMPTS}   {RETRY_ON:<codes$}   fault")];
-    for row in &status.services {
-        let attempts = row
-            .attempts
-            .map_or_else(|| "-".to_owned(), |attempts| number::whole(attempts));
-        let left = words::wrapped_at(codes, "", 0, &retry_on(row));
-        let right = words::wrapped_at(faults, "", 0, &shown(&row.fault));
-        for place in 0..left.len().max(right.len()) {
-            let (name, attempts) = match place {
-                0 => (words::name(&row.service, names - 1), attempts.as_str()),
-                _ => (String::new(), ""),
-            };
-            let (left, right) = (left.get(place), right.get(place));
-            lines.push(format!(
-                "{name:<names$}{attempts:>8}   {:<codes$}   {}",
-                left.map_or("", String::as_str),
-                right.map_or("", String::as_str)
-            ));
-        }
+    if codes + faults > room {
+        return in_words(status, title);
     }
+    let mut lines = vec![format!("{title:<names$}{ATTEMPTS}   {RETRY_ON:<codes$}   fault")];
+    lines.extend(status.services.iter().map(|row| {
+        let attempts = row.attempts.map_or_else(|| "-".to_owned(), number::whole);
+        format!(
+            "{:<names$}{attempts:>8}   {:<codes$}   {}",
+            words::name(&row.service, names - 1),
+            retry_on(row),
+            shown(&row.fault)
+        )
+    }));
     lines
+}
+
+/// The settings of each service where they need more room than a table has.
+fn in_words(status: &Status, title: String) -> Vec<String> {
+    let rows = status.services.iter().flat_map(|row| {
+        let mut text = Vec::new();
+        if let Some(attempts) = row.attempts {
+            let codes = row.retry_on.as_deref().map_or_else(String::new, spaced);
+            let attempts = number::of(attempts, "attempt");
+            text.push(if codes.is_empty() {
+                attempts
+            } else {
+                format!("{attempts} on {codes}")
+            });
+        }
+        text.push(format!("fault {}", shown(&row.fault)));
+        words::wrapped(
+            &format!("  {}   ", words::name(&row.service, 40)),
+            LABEL,
+            &text.join("; "),
+        )
+    });
+    std::iter::once(title).chain(rows).collect()
 }
 
 /// What is not as it is by default, and who has other settings.
@@ -254,40 +264,33 @@ fn arrived(screen: &mut Screen, status: &Status) {
 fn table(status: &Status, rows: &[Row]) -> Vec<String> {
     let labels = rows.iter().map(|row| row.label.len()).max().unwrap_or(0).max(LABEL) + 3;
     let figure = |figure: u64| number::cell(Count::Of(figure.into()));
-    let count = status.services.len().max(1);
-    let room = (WIDTH - labels) / count;
-    let widths: Vec<usize> = (0..status.services.len())
+    let figures: Vec<usize> = (0..status.services.len())
         .map(|place| {
-            let figures = rows
-                .iter()
-                .map(|row| figure(row.figures[place]).len())
-                .max()
-                .unwrap_or(0);
-            let name = shown(&status.services[place].service).len();
-            figures.max(FIGURE).max(name)
+            let figures = rows.iter().map(|row| figure(row.figures[place]).len());
+            figures.max().unwrap_or(0).max(FIGURE)
         })
         .collect();
-    // Names give way, figures never do.
-    let all: usize = widths.iter().map(|width| width + 3).sum();
-    let fits = labels + all - 3 <= WIDTH;
-    let widths: Vec<usize> = widths
-        .into_iter()
-        .map(|width| if fits { width } else { room.saturating_sub(3) })
-        .collect();
-    let least = rows
-        .iter()
-        .flat_map(|row| &row.figures)
-        .map(|each| figure(*each).len())
-        .max();
-    if !fits && room < least.unwrap_or(0).max(FIGURE) + 3 {
-        return rows
-            .iter()
-            .flat_map(|row| {
-                let figures: Vec<String> = row.figures.iter().map(|each| figure(*each)).collect();
-                words::wrapped(&format!("{:<labels$}", row.label), labels, &figures.join(" "))
-            })
-            .collect();
-    }
+    // Names give way as far as they must, figures never do.
+    let at_most = |most: usize| -> Vec<usize> {
+        let rows = status.services.iter().zip(&figures);
+        rows.map(|(row, figures)| shown(&row.service).len().min(most).max(*figures))
+            .collect()
+    };
+    let fitting = (FIGURE..=NAME).rev().map(at_most);
+    let mut fitting =
+        fitting.filter(|widths| labels + widths.iter().map(|width| width + 3).sum::<usize>() <= WIDTH + 3);
+    let Some(widths) = fitting.next() else {
+        let head = words::wrapped(
+            &format!("{:<labels$}", "arrived"),
+            labels,
+            "at each service, from the top",
+        );
+        let rows = rows.iter().flat_map(|row| {
+            let figures: Vec<String> = row.figures.iter().map(|each| figure(*each)).collect();
+            words::wrapped(&format!("{:<labels$}", row.label), labels, &figures.join(" "))
+        });
+        return head.into_iter().chain(rows).collect();
+    };
     let line = |label: &str, cells: &mut dyn Iterator<Item = String>| {
         let cells: Vec<String> = cells
             .zip(&widths)
@@ -343,15 +346,19 @@ fn notes(status: &Status) -> Vec<String> {
 }
 
 fn offer(screen: &mut Screen, status: &Status, program: &str) {
-    let attach = command::flag(&status.command, "--attach");
     let broken = status.services.iter().any(|row| row.fault != "none");
     let (switch, caption) = if broken {
         ("heal", "repair it")
     } else {
         ("fail", "break it")
     };
-    let commands = ["call", switch].map(|command| format!("{command}{attach}"));
-    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    next::offers(screen, program, &commands, &[&["1 request", caption]]);
-    screen.lines(command::wrapped("repeat  ", program, &status.command));
+    let is_set = offers(
+        screen,
+        program,
+        &status.command,
+        &["call", switch],
+        &[&["1 request", caption]],
+    );
+    let again = if is_set { "status" } else { &status.command };
+    screen.lines(command::wrapped("repeat  ", program, again));
 }

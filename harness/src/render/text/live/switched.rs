@@ -26,29 +26,18 @@ pub fn switched(switched: &Switched, program: &str, style: Style) -> String {
     screen.lines(prediction::chain(prediction));
     screen.lines(prediction::chances(prediction));
     screen.gap();
-    if nothing {
-        let text = format!(
-            "{} stay in force at {}.",
-            settings(switched.generation),
-            everywhere(prediction)
-        );
-        screen.lines(words::wrapped("", 0, &text));
+    let everywhere = number::of(prediction.services.len() as u64, "service");
+    let settings = settings(switched.generation);
+    let text = if nothing {
+        format!("Still in force at all {everywhere}: {settings}.")
     } else {
-        let text = format!(
-            "{} are in force at {}, with",
-            settings(switched.generation),
-            everywhere(prediction)
-        );
-        screen.lines(words::wrapped("", 0, &text));
-        screen.lines(changes(&switched.changes));
-    }
+        format!("In force at all {everywhere} now: {settings}. What is different:")
+    };
+    screen.lines(words::wrapped("", 0, &text));
+    screen.lines(changes(&switched.changes));
     screen.gap();
     offer(&mut screen, switched, program);
     screen.finish()
-}
-
-fn everywhere(prediction: &Prediction) -> String {
-    format!("all {}", number::of(prediction.services.len() as u64, "service"))
 }
 
 /// What is true now, where a fault was switched; `None` where the usual condition says it better.
@@ -126,7 +115,7 @@ fn offer(screen: &mut Screen, switched: &Switched, program: &str) {
 /// The command that undoes a switch, where one does; where nothing changed, the one that changes something.
 fn back(switched: &Switched) -> Option<(String, &'static str)> {
     let changes = &switched.changes;
-    let works = faults(&switched.prediction).is_empty();
+    let in_force = faults(&switched.prediction);
     let of = |setting: &str| {
         changes
             .iter()
@@ -135,18 +124,24 @@ fn back(switched: &Switched) -> Option<(String, &'static str)> {
     };
     let faults = of("fault");
     if changes.is_empty() || faults.len() == changes.len() && faults.iter().all(|change| change.from == "none") {
-        return Some(if works {
-            ("fail".to_owned(), "break it")
-        } else {
-            ("heal".to_owned(), "repair it")
-        });
+        if in_force.is_empty() {
+            return Some(("fail".to_owned(), "break it"));
+        }
+        // What was broken before stays so on the way back.
+        let changed = |service: &str| changes.iter().any(|change| change.service == service);
+        let is_all = changes.is_empty() || in_force.iter().all(|(service, _)| changed(service));
+        let names = changes
+            .iter()
+            .map(|change| format!(" {}", command::word(&change.service)));
+        let names = if is_all { String::new() } else { names.collect() };
+        return Some((format!("heal{names}"), "repair it"));
     }
-    if faults.len() == changes.len() && works {
-        let words: Vec<String> = faults
+    if faults.len() == changes.len() && in_force.is_empty() {
+        let broken: Vec<String> = faults
             .iter()
             .map(|change| command::word(&format!("{}={}", change.service, change.from)))
             .collect();
-        return Some((format!("fail {}", words.join(" ")), "break it again"));
+        return Some((format!("fail {}", broken.join(" ")), "break it again"));
     }
     let attempts = of("attempts");
     let callers = switched.prediction.services.len().saturating_sub(1);

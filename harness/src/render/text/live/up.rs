@@ -58,11 +58,11 @@ pub fn up(started: &Started, program: &str, style: Style) -> String {
     let fails = format!("{bottom} answers UNAVAILABLE");
     let captions: [&[&str]; 2] = [
         &[
-            "1 request: what arrives, against the prediction",
+            "1 request, and every call it causes",
             &fails,
-            "2 attempts at every caller: the first and 1 retry",
-            "every service works again",
-            "what has arrived so far, and the settings",
+            "every caller makes 2 attempts",
+            "everything works again",
+            "what has arrived so far",
         ],
         &["1 request", "it breaks", "2 attempts", "it works", "what arrived"],
     ];
