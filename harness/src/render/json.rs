@@ -74,6 +74,10 @@ mod tests {
         assert_eq!(serde_json::from_slice::<Comparison>(&comparison(&both)).unwrap(), both);
         let sums = samples::prediction();
         assert_eq!(serde_json::from_slice::<Prediction>(&prediction(&sums)).unwrap(), sums);
+        let state = samples::status_full();
+        assert_eq!(serde_json::from_slice::<Status>(&status(&state)).unwrap(), state);
+        let switch = samples::switched();
+        assert_eq!(serde_json::from_slice::<Switched>(&switched(&switch)).unwrap(), switch);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Reports made by hand, for the tests of the screens, of the JSON and of the schema.
 
+use super::text::{Started, StartedService};
 use crate::report::{
-    Advice, Arrival, Bottom, COMPARISON_SCHEMA, Change, Comparison, Count, Expected, Latency, Link, Operations,
-    PREDICTION_SCHEMA, Predicted, PredictedLink, PredictedService, Prediction, PredictionKind, Process, Reason,
-    Receipt, Report, SCHEMA, Sample, Service, ServiceKind, Timing, Tries, Verdict,
+    Advice, Arrival, Bottom, COMPARISON_SCHEMA, Change, Changed, Comparison, Count, Expected, Latency, Link, LiveCount,
+    LiveGeneration, LiveLink, LiveService, Mixed, Operations, PREDICTION_SCHEMA, Predicted, PredictedLink,
+    PredictedService, Prediction, PredictionKind, Process, Reason, Receipt, Report, SCHEMA, STATUS_SCHEMA,
+    SWITCH_SCHEMA, Sample, Service, ServiceKind, Status, Switched, Timing, Tries, Verdict,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -415,6 +417,186 @@ pub(crate) fn prediction() -> Prediction {
         notes: vec!["Exact for a service that is down".to_owned()],
         seed: 27,
     }
+}
+
+/// A chain that has just come up.
+pub(crate) fn started(names: &[&str]) -> Started {
+    let at = |first: u16| {
+        (first..)
+            .map(|port| format!("127.0.0.1:{port}"))
+            .take(names.len())
+            .collect::<Vec<_>>()
+    };
+    let places = at(50051).into_iter().zip(at(50061));
+    let (bottom, callers) = names.split_last().unwrap();
+    let callers: Vec<String> = callers.iter().map(|name| format!("{name} x3")).collect();
+    Started {
+        chain: format!("'client > {} > {bottom}'", callers.join(" > ")),
+        services: names
+            .iter()
+            .zip(places)
+            .map(|(name, (address, control))| StartedService {
+                name: (*name).to_owned(),
+                address,
+                control,
+            })
+            .collect(),
+        attach: None,
+        otlp: None,
+    }
+}
+
+/// One request to a chain that is up, whose bottom fails.
+pub(crate) fn called() -> Report {
+    let mut report = headline();
+    report.command = "run 'frontend x3 > checkout x3 > pricing x3 > inventory down'".to_owned();
+    report.scenario = json!({"services": {"frontend": {"fault": "none"}, "inventory": {"fault": "fail"}}});
+    report.receipts[0].trace_url = Some(trace_url("4bf92f3577b34da6a3ce929d0e0e4736"));
+    report
+}
+
+/// The same, while somebody switched.
+pub(crate) fn called_mixed() -> Report {
+    let mut report = called();
+    report.verdict = Verdict::Incomplete;
+    report.operations.mixed = 1;
+    report.services[3].received = Some(9);
+    report.services[3].traced = Some(9);
+    report.reasons = vec![Reason {
+        kind: "mixed".to_owned(),
+        text: "Requests that met more than one setting: 1.".to_owned(),
+    }];
+    report
+}
+
+/// Where a viewer shows a trace.
+pub(crate) fn trace_url(id: &str) -> String {
+    format!("http://127.0.0.1:16686/trace/{id}")
+}
+
+/// The bottom has been broken.
+pub(crate) fn switched() -> Switched {
+    let mut prediction = prediction();
+    prediction.scenario = json!({"services": {"inventory": {"fault": "fail"}}, "load": {"requests": 1}});
+    Switched {
+        schema: SWITCH_SCHEMA.to_owned(),
+        generation: 3,
+        changes: vec![changed("inventory", "fault", "none", "fail")],
+        prediction,
+    }
+}
+
+/// A setting that is different now.
+pub(crate) fn changed(service: &str, setting: &str, from: &str, to: &str) -> Changed {
+    Changed {
+        service: service.to_owned(),
+        setting: setting.to_owned(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+    }
+}
+
+/// Counts of the services of a chain, from the top.
+pub(crate) fn counts(names: &[&str], received: &[u64]) -> Vec<LiveCount> {
+    let rows = names.iter().zip(received).map(|(name, received)| LiveCount {
+        service: (*name).to_owned(),
+        received: *received,
+        in_flight: 0,
+    });
+    rows.collect()
+}
+
+/// A chain that has been up for a while: broken by its third settings, called once since.
+pub(crate) fn status() -> Status {
+    status_of(&SHOP)
+}
+
+/// The same with other names.
+pub(crate) fn status_of(names: &[&str; 4]) -> Status {
+    let services = names
+        .iter()
+        .zip(["50051", "50052", "50053", "50054"])
+        .zip([41, 108, 145, 172]);
+    let services = services.enumerate().map(|(place, ((name, port), received))| {
+        let calls = place < 3;
+        LiveService {
+            service: (*name).to_owned(),
+            address: format!("127.0.0.1:{port}"),
+            control: format!("127.0.0.1:{}", port.replace("5005", "5006")),
+            pid: 4711,
+            generation: 3,
+            attempts: calls.then_some(3),
+            retry_on: calls.then(|| "UNAVAILABLE".to_owned()),
+            backoff: None,
+            on_failure: calls.then(|| "pass".to_owned()),
+            transport_codes: "normalized".to_owned(),
+            fault: if calls { "none" } else { "fail" }.to_owned(),
+            exports: false,
+            received,
+            in_flight: 0,
+            work_done: 5,
+            late: 0,
+            foreign: 0,
+        }
+    });
+    let links = names.windows(2).zip([108, 145, 172]).map(|(pair, received)| LiveLink {
+        from: pair[0].to_owned(),
+        to: pair[1].to_owned(),
+        calls: 41,
+        sent: received,
+        received,
+    });
+    let generations = [(1, [5, 5, 5, 5]), (2, [35, 100, 131, 140]), (3, [1, 3, 9, 27])];
+    Status {
+        schema: STATUS_SCHEMA.to_owned(),
+        command: "status".to_owned(),
+        chain: "client > frontend x3 > checkout x3 > pricing x3 > inventory down".to_owned(),
+        generation: 3,
+        services: services.collect(),
+        links: links.collect(),
+        generations: generations
+            .into_iter()
+            .map(|(generation, received)| LiveGeneration {
+                generation,
+                services: counts(names, &received),
+            })
+            .collect(),
+        mixed: Mixed {
+            operations: 0,
+            complete: true,
+            services: counts(names, &[0, 0, 0, 0]),
+        },
+    }
+}
+
+/// A state in which everything there is to say is said.
+pub(crate) fn status_full() -> Status {
+    let mut status = status();
+    status.command = "status --attach frontend=127.0.0.1:41235,checkout=127.0.0.1:41237,pricing=127.0.0.1:41239,\
+                      inventory=127.0.0.1:41241"
+        .to_owned();
+    status.mixed = Mixed {
+        operations: 2,
+        complete: false,
+        services: counts(&SHOP, &[2, 4, 8, 16]),
+    };
+    for (row, received) in status.services.iter_mut().zip([43, 112, 153, 188]) {
+        row.received = received;
+        row.foreign = 40;
+    }
+    let [_, checkout, pricing, inventory] = status.services.as_mut_slice() else {
+        unreachable!("four services")
+    };
+    checkout.backoff = Some("initial=25ms,multiplier=2,max=250ms,jitter=full".to_owned());
+    checkout.retry_on = Some("UNAVAILABLE,DEADLINE_EXCEEDED".to_owned());
+    pricing.on_failure = Some("INTERNAL".to_owned());
+    pricing.transport_codes = "raw".to_owned();
+    pricing.generation = 2;
+    inventory.fault = "fail:first=2".to_owned();
+    inventory.late = 3;
+    inventory.in_flight = 1;
+    status.links[2].sent = 190;
+    status
 }
 
 /// How a caller tries.

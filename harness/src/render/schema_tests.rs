@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 const REPORT: &str = include_str!("../../schema/report-v1.schema.json");
 const COMPARISON: &str = include_str!("../../schema/comparison-v1.schema.json");
 const PREDICTION: &str = include_str!("../../schema/prediction-v1.schema.json");
+const STATUS: &str = include_str!("../../schema/status-v1.schema.json");
+const SWITCH: &str = include_str!("../../schema/switch-v1.schema.json");
 
 fn read(text: &[u8]) -> Value {
     serde_json::from_slice(text).unwrap()
@@ -18,9 +20,11 @@ fn validator(schema: &str) -> Validator {
     jsonschema::meta::validate(&schema)
         .map_err(|error| error.to_string())
         .unwrap();
-    // The comparison names the report's file beside it.
+    // The comparison names the report's file beside it, the switch the prediction's.
     let registry = Registry::new()
         .add("file:///schema/report-v1.schema.json", read(REPORT.as_bytes()))
+        .unwrap()
+        .add("file:///schema/prediction-v1.schema.json", read(PREDICTION.as_bytes()))
         .unwrap()
         .prepare()
         .unwrap();
@@ -54,6 +58,15 @@ fn what_is_written_is_what_the_schemas_say() {
     }
     holds(&validator(COMPARISON), &read(&json::comparison(&samples::comparison())));
     holds(&validator(PREDICTION), &read(&json::prediction(&samples::prediction())));
+    holds(&validator(STATUS), &read(&json::status(&samples::status())));
+    holds(&validator(STATUS), &read(&json::status(&samples::status_full())));
+    holds(&validator(SWITCH), &read(&json::switched(&samples::switched())));
+    let mut nothing = samples::switched();
+    nothing.changes.clear();
+    holds(&validator(SWITCH), &read(&json::switched(&nothing)));
+    for report in [samples::called(), samples::called_mixed()] {
+        holds(&reports, &read(&json::report(&report)));
+    }
 }
 
 #[test]
@@ -165,12 +178,65 @@ fn damaged_comparisons_and_predictions_are_refused() {
     }
 }
 
+#[test]
+fn damaged_states_and_switches_are_refused() {
+    let status = validator(STATUS);
+    let good = read(&json::status(&samples::status_full()));
+    holds(&status, &good);
+    for (path, with) in [
+        ("/schema", Some(json!("retryscope/status/v2"))),
+        ("/command", None),
+        ("/surprise", Some(json!(1))),
+        ("/generation", Some(json!("3"))),
+        ("/services/0/attempts", Some(json!(0))),
+        ("/services/0/attempts", Some(json!(101))),
+        ("/services/0/attempts", None),
+        ("/services/0/retry_on", Some(json!("unavailable"))),
+        ("/services/0/on_failure", Some(json!("drop"))),
+        ("/services/0/transport_codes", Some(json!("cooked"))),
+        ("/services/0/fault", Some(json!(""))),
+        ("/services/0/exports", Some(json!(null))),
+        ("/services/0/foreign", Some(json!(-1))),
+        ("/services/0/extra", Some(json!(0))),
+        ("/links/0/sent", Some(json!(null))),
+        ("/generations/0/generation", Some(json!(-1))),
+        ("/generations/0/services/0/received", Some(json!(1.5))),
+        ("/mixed/complete", Some(json!("yes"))),
+        ("/mixed/operations", None),
+        ("/mixed/services/0/in_flight", None),
+    ] {
+        assert!(!status.is_valid(&damage(&good, path, with.clone())), "{path} {with:?}");
+    }
+
+    let switch = validator(SWITCH);
+    let good = read(&json::switched(&samples::switched()));
+    holds(&switch, &good);
+    for (path, with) in [
+        ("/schema", None),
+        ("/generation", Some(json!(-1))),
+        ("/changes", Some(json!(null))),
+        ("/changes/0/setting", Some(json!("colour"))),
+        ("/changes/0/from", Some(json!(""))),
+        ("/changes/0/to", None),
+        ("/prediction", Some(json!({}))),
+        ("/prediction/bottom/worst", Some(json!(null))),
+        ("/prediction/surprise", Some(json!(1))),
+        ("/surprise", Some(json!(1))),
+    ] {
+        assert!(!switch.is_valid(&damage(&good, path, with.clone())), "{path} {with:?}");
+    }
+}
+
 /// Walks a value along its schema: every key of ours is described, nothing in it is empty.
 fn described(value: &Value, schema: &Value, root: &Value, path: &str) {
     match schema.get("$ref").and_then(Value::as_str) {
-        Some("report-v1.schema.json") => {
-            let report = read(REPORT.as_bytes());
-            return described(value, &report, &report, path);
+        Some(file) if !file.starts_with('#') => {
+            let other = match file {
+                "report-v1.schema.json" => read(REPORT.as_bytes()),
+                "prediction-v1.schema.json" => read(PREDICTION.as_bytes()),
+                _ => panic!("{path} is another file's: {file}"),
+            };
+            return described(value, &other, &other, path);
         }
         Some(reference) => {
             let target = root
@@ -242,6 +308,8 @@ fn every_key_is_described() {
         (REPORT, json::report(&full)),
         (COMPARISON, json::comparison(&both)),
         (PREDICTION, json::prediction(&samples::prediction())),
+        (STATUS, json::status(&samples::status_full())),
+        (SWITCH, json::switched(&samples::switched())),
     ] {
         let schema = read(schema.as_bytes());
         described(&read(&bytes), &schema, &schema, "");

@@ -21,6 +21,40 @@ pub(super) fn bare(prefix: &str, command: &str) -> Vec<String> {
     laid_out(prefix, words(command).into_iter())
 }
 
+/// A line that sets a variable of the environment for what is typed after it. A list that is too long for it is parted
+/// behind its commas.
+pub(super) fn export(name: &str, value: &str) -> Vec<String> {
+    let whole = format!("export {name}={}", quoted(value));
+    if whole.len() <= WIDTH {
+        return vec![whole];
+    }
+    let mut lines = vec![format!("export {name}=\\")];
+    let mut parts: Vec<String> = Vec::new();
+    for part in value.split_inclusive(',') {
+        match parts.last_mut() {
+            Some(last) if quoted(&format!("{last}{part}")).len() <= WIDTH - 2 => last.push_str(part),
+            _ => parts.push(part.to_owned()),
+        }
+    }
+    // A blank in front of a piece would end the word.
+    lines.extend(
+        parts
+            .iter()
+            .flat_map(|part| pieces(part, WIDTH - 2))
+            .map(|piece| piece + "\\"),
+    );
+    if let Some(last) = lines.last_mut() {
+        last.pop();
+    }
+    lines
+}
+
+/// The value of a flag in a command line.
+pub(super) fn value(command: &str, flag: &str) -> Option<String> {
+    let mut words = words(command).into_iter().skip_while(|word| word.value != flag).skip(1);
+    words.next().map(|word| word.value)
+}
+
 /// How many words a shell reads.
 pub(super) fn count(command: &str) -> usize {
     words(command).len()
@@ -107,6 +141,18 @@ fn words(command: &str) -> Vec<Word> {
             typed: if harmless { typed } else { quoted(&value) },
             value,
         });
+    }
+}
+
+/// Foreign text as one word of a command line.
+pub(super) fn word(text: &str) -> String {
+    let plain = text
+        .chars()
+        .all(|letter| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter));
+    if plain && !text.is_empty() && !text.starts_with(':') {
+        text.to_owned()
+    } else {
+        quoted(text)
     }
 }
 
@@ -238,6 +284,42 @@ mod tests {
             read_by_a_shell(&lines),
             vec!["/opt/my tools/harness", "run", "--item", item, "::stop-commands::x"]
         );
+    }
+
+    #[test]
+    fn an_export_is_parted_behind_commas_and_the_same_word() {
+        assert_eq!(export("A", "db=127.0.0.1:1"), ["export A='db=127.0.0.1:1'"]);
+        let value =
+            "frontend=127.0.0.1:41235,checkout=127.0.0.1:41237,pricing=127.0.0.1:41239,inventory=127.0.0.1:41241";
+        let lines = export("RETRYSCOPE_ATTACH", value);
+        assert_eq!(
+            lines,
+            [
+                "export RETRYSCOPE_ATTACH=\\",
+                "'frontend=127.0.0.1:41235,checkout=127.0.0.1:41237,pricing=127.0.0.1:41239,'\\",
+                "'inventory=127.0.0.1:41241'"
+            ]
+        );
+        let evil = format!("{},it's\u{1b}=::x,{}", "y".repeat(200), "##[z]".repeat(40));
+        for value in [value, &evil] {
+            let lines = export("RETRYSCOPE_ATTACH", value);
+            for line in &lines {
+                assert!(
+                    line.len() <= WIDTH && !line.starts_with(':') && !line.contains("##["),
+                    "{line}"
+                );
+            }
+            let text = format!("{}\nprintf '%s' \"$RETRYSCOPE_ATTACH\"", lines.join("\n"));
+            let out = std::process::Command::new("bash").args(["-c", &text]).output().unwrap();
+            assert_eq!(String::from_utf8(out.stdout).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn a_flag_is_found_with_its_value() {
+        let found = |command: &str| value(command, "--attach");
+        assert_eq!(found("status --attach 'a=1:1,b=1:2'").as_deref(), Some("a=1:1,b=1:2"));
+        assert_eq!(found("run 'a > --attach x'"), None);
     }
 
     /// What bash makes of the lines, without their label.

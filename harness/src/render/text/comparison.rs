@@ -1,7 +1,7 @@
 //! Several runs side by side.
 
 use super::{
-    Style, command, number, run,
+    Style, command, number, run, traces,
     words::{self, LABEL, Screen, shown},
 };
 use crate::report::{Comparison, Count, Predicted, Report, Verdict};
@@ -32,6 +32,13 @@ pub fn comparison(comparison: &Comparison, program: &str, style: Style) -> Strin
             screen.lines(run::expectation(expected, &format!("run {}: ", place + 1), style));
         }
     }
+    screen.gap();
+    let labels: Vec<String> = (1..=comparison.runs.len())
+        .map(|place| format!("run {place}"))
+        .collect();
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    traces::of_runs(&mut screen, comparison, &labels);
+    screen.gap();
     let mut lines = Vec::new();
     for (place, report) in comparison.runs.iter().enumerate() {
         let label = if place == 0 { "repeat it" } else { "" };

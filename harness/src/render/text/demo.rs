@@ -1,9 +1,9 @@
 //! The headline comparison: every hop retries, and one owner retries.
 
 use super::{
-    Style, command, evidence, number,
+    Style, evidence, next, number,
     picture::{self, GROUPED},
-    run,
+    run, traces,
     words::{self, Screen, WIDTH, sentence, shown},
 };
 use crate::report::{Comparison, Report, Verdict};
@@ -53,7 +53,9 @@ pub fn demo(comparison: &Comparison, program: &str, style: Style) -> String {
         screen.lines(words::wrapped("", 0, &text));
         screen.gap();
     }
-    next(&mut screen, program);
+    traces::of_runs(&mut screen, comparison, &["every hop", "one owner"]);
+    screen.gap();
+    offer(&mut screen, program);
     screen.finish()
 }
 
@@ -183,39 +185,17 @@ fn sides(every: &Report, one: &Report, owner: &str) -> Vec<String> {
     lines
 }
 
-/// What to type next, with captions that stand under each other.
-fn next(screen: &mut Screen, program: &str) {
+/// What to type next.
+fn offer(screen: &mut Screen, program: &str) {
     const COMMANDS: [&str; 3] = [
         "predict 'web x3 > api x3 > db down'",
         "run --fault fail:first=2",
         "scenarios",
     ];
-    const CAPTIONS: [[&str; 3]; 3] = [
-        ["your chain", "it recovers on the third try", "all built-in ones"],
-        ["your chain", "it recovers on try 3", "all built-in ones"],
-        ["your chain", "it recovers", "all of them"],
+    const CAPTIONS: [&[&str]; 3] = [
+        &["your chain", "it recovers on the third try", "all built-in ones"],
+        &["your chain", "it recovers on try 3", "all built-in ones"],
+        &["your chain", "it recovers", "all of them"],
     ];
-    let first = |place: usize| if place == 0 { "next    " } else { "        " };
-    let offers: Vec<Vec<String>> = (0..)
-        .zip(COMMANDS)
-        .map(|(place, command)| command::wrapped(first(place), program, command))
-        .collect();
-    // A command of several lines has no place for a caption.
-    let one_line = |lines: &&Vec<String>| lines.len() == 1;
-    let column = offers
-        .iter()
-        .filter(one_line)
-        .map(|lines| lines[0].len() + 3)
-        .max()
-        .unwrap_or(0);
-    let captions = CAPTIONS.iter().find(|captions| {
-        let shown = offers.iter().zip(*captions).filter(|(lines, _)| lines.len() == 1);
-        shown.map(|(_, caption)| column + caption.len()).all(|end| end <= WIDTH)
-    });
-    for (place, mut lines) in offers.into_iter().enumerate() {
-        if let ([line], Some(captions)) = (lines.as_mut_slice(), captions) {
-            *line = format!("{line:<column$}{}", captions[place]);
-        }
-        screen.lines(lines);
-    }
+    next::offers(screen, program, &COMMANDS, &CAPTIONS);
 }

@@ -1,55 +1,49 @@
-//! Screens of a chain that stays up.
+//! Screens of a chain that stays up: what is up, what a call caused, what a switch changed, what has arrived so far.
 
-use super::{Style, words::Screen};
-use crate::report::{Report, Status, Switched};
+mod call;
+#[cfg(test)]
+mod screens;
+mod status;
+mod switched;
+mod up;
 
-/// What `up` says once all services are up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Started {
-    /// The chain line in quotes.
-    pub chain: String,
-    /// The services, the top one first.
-    pub services: Vec<StartedService>,
-    /// What `--attach` takes from another terminal, where the ports are not the usual ones.
-    pub attach: Option<String>,
-    /// Where the traces go.
-    pub otlp: Option<String>,
+pub use call::call;
+pub use status::status;
+pub use switched::switched;
+pub use up::{Started, StartedService, up};
+
+use super::{
+    command, next, number,
+    words::{self, Screen, WIDTH},
+};
+
+/// How the settings of one switch are called.
+fn settings(number: u64) -> String {
+    format!("settings {}", number::whole(number))
 }
 
-/// One of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartedService {
-    /// Its name in the chain line.
-    pub name: String,
-    /// Where it is called.
-    pub address: String,
-    /// Where it is asked.
-    pub control: String,
+/// Values that stand in one word for a flag, with a blank behind each comma: so they can be wrapped.
+fn spaced(values: &str) -> String {
+    words::message(values).replace(',', ", ")
 }
 
-/// A chain is up: where, and what to type next.
-pub fn up(started: &Started, _program: &str, style: Style) -> String {
-    let mut screen = Screen::default();
-    screen.headline(&format!("{} services are up.", started.services.len()), style);
-    screen.finish()
-}
-
-/// One request to a chain that is up. `said` is what a failure said, in its own words.
-pub fn call(report: &Report, said: Option<&str>, program: &str, style: Style) -> String {
-    let _ = said;
-    super::run(report, program, style)
-}
-
-/// What a switch changed, and what the next request will cause.
-pub fn switched(switched: &Switched, _program: &str, style: Style) -> String {
-    let mut screen = Screen::default();
-    screen.headline(&format!("Settings {} are in force.", switched.generation), style);
-    screen.finish()
-}
-
-/// The state of a chain that is up.
-pub fn status(status: &Status, _program: &str, style: Style) -> String {
-    let mut screen = Screen::default();
-    screen.headline(&format!("{} services run.", status.services.len()), style);
-    screen.finish()
+/// What to type next, for the same chain: with the flag that found it where that leaves each command on one line,
+/// otherwise below a line that sets the variable which says the same. Returns whether there is that line.
+fn offers(screen: &mut Screen, program: &str, asked: &str, commands: &[&str], captions: &[&[&str]]) -> bool {
+    const LABEL: usize = 8;
+    let Some(attach) = command::value(asked, "--attach") else {
+        next::offers(screen, program, commands, captions);
+        return false;
+    };
+    let flag = format!(" --attach {}", command::word(&attach));
+    let longest = commands.iter().map(|command| command.len()).max().unwrap_or(0);
+    if LABEL + program.len() + 1 + longest + flag.len() <= WIDTH {
+        let commands: Vec<String> = commands.iter().map(|command| format!("{command}{flag}")).collect();
+        let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+        next::offers(screen, program, &commands, captions);
+        return false;
+    }
+    screen.lines(command::export("RETRYSCOPE_ATTACH", &attach));
+    next::offers(screen, program, commands, captions);
+    true
 }

@@ -11,12 +11,14 @@ mod comparison;
 mod demo;
 mod evidence;
 mod live;
+mod next;
 mod number;
 mod picture;
 mod prediction;
 mod run;
 #[cfg(test)]
 mod screens;
+mod traces;
 mod words;
 
 pub use comparison::comparison;

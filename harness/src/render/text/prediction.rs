@@ -80,7 +80,13 @@ fn fault(prediction: &Prediction) -> Option<&str> {
     )
 }
 
-fn headline(prediction: &Prediction) -> String {
+/// The answer in a sentence.
+pub(super) fn headline(prediction: &Prediction) -> String {
+    headline_when(prediction, None)
+}
+
+/// [`headline`] under a condition of the caller's own: `: nothing fails now`.
+pub(super) fn headline_when(prediction: &Prediction, when: Option<&str>) -> String {
     let bottom = &prediction.bottom;
     let name = shown(&bottom.service);
     let total = prediction.services.last().map(|row| &row.predicted);
@@ -121,7 +127,7 @@ fn headline(prediction: &Prediction) -> String {
                 _ => bottom.worst,
             };
             let calls = capitalised(&number::counted(one, "call"));
-            let condition = condition(prediction, one);
+            let condition = when.map_or_else(|| condition(prediction, one), str::to_owned);
             let all = match total {
                 Some(total) if requests > 1 => {
                     format!(
@@ -250,7 +256,8 @@ fn invalid(prediction: &Prediction, calls: Count) -> String {
     format!(": it is invalid, and {what}")
 }
 
-fn chain(prediction: &Prediction) -> Vec<String> {
+/// The chain with its factors over what will arrive.
+pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
     let tries = |caller: &str| {
         prediction
             .tries_per_call
@@ -338,7 +345,7 @@ fn proxies(tries: &[Tries]) -> Vec<String> {
 }
 
 /// What chance leaves: only where a count is an average.
-fn chances(prediction: &Prediction) -> Vec<String> {
+pub(super) fn chances(prediction: &Prediction) -> Vec<String> {
     let statistical = prediction
         .services
         .last()

@@ -3,6 +3,7 @@
 use super::{
     Style, command, evidence, number,
     picture::{self, Node},
+    traces,
     words::{self, LABEL, Screen, sentence, shown},
 };
 use crate::report::{Count, Expected, Link, Operations, Predicted, PredictionKind, Report, Service, Verdict};
@@ -13,14 +14,23 @@ const EXIT: usize = 72;
 /// One run: the answer, the picture, the evidence, what became of the requests, how to repeat it.
 pub fn run(report: &Report, program: &str, style: Style) -> String {
     let mut screen = Screen::default();
-    screen.headline(&headline(report), style);
+    counts(&mut screen, report, &headline(report), style);
+    screen.lines(words::labelled("requests", &outcome(&report.operations)));
+    details(&mut screen, report);
+    reasons(&mut screen, report);
+    for expected in &report.expected {
+        screen.lines(expectation(expected, "", style));
+    }
+    traces::of_requests(&mut screen, report);
+    repeat(&mut screen, report, program);
+    screen.finish()
+}
+
+/// The answer, the picture, the evidence.
+pub(super) fn counts(screen: &mut Screen, report: &Report, headline: &str, style: Style) {
+    screen.headline(headline, style);
     screen.gap();
-    let broken: Vec<&Link> = report
-        .links
-        .iter()
-        .filter(|link| evidence::is_here(report, link))
-        .collect();
-    for link in &broken {
+    for link in broken(report) {
         screen.lines(words::wrapped("", 0, &layer(report, link)));
     }
     screen.gap();
@@ -32,19 +42,26 @@ pub fn run(report: &Report, program: &str, style: Style) -> String {
     }
     screen.gap();
     if evidence::links_matter(report) {
-        evidence::links(&mut screen, report, style);
+        evidence::links(screen, report, style);
         screen.gap();
     }
-    evidence::table(&mut screen, &[("", report)], style);
+    evidence::table(screen, &[("", report)], style);
     screen.gap();
-    requests(&mut screen, report);
-    why(&mut screen, report);
-    if broken.iter().any(|link| link.factor.is_some_and(multiplies)) {
-        look_for(&mut screen, broken[0]);
+}
+
+/// The links where prediction and count parted.
+fn broken(report: &Report) -> impl Iterator<Item = &Link> {
+    report.links.iter().filter(|link| evidence::is_here(report, link))
+}
+
+/// Why there is no verdict, or how it is known that something is wrong, and what to look for.
+pub(super) fn reasons(screen: &mut Screen, report: &Report) {
+    why(screen, report);
+    if broken(report).any(|link| link.factor.is_some_and(multiplies))
+        && let Some(first) = broken(report).next()
+    {
+        look_for(screen, first);
     }
-    expectations(&mut screen, report, style);
-    repeat(&mut screen, report, program);
-    screen.finish()
 }
 
 /// The answer in a sentence.
@@ -152,11 +169,27 @@ fn no_verdict(report: &Report) -> String {
     if let Some(text) = missing_spans(report) {
         return format!("No verdict. {text}");
     }
+    if is_mixed(report) {
+        return match report.operations.requested {
+            1 => "No verdict. Somebody switched the settings while the request was under way.".to_owned(),
+            requests => format!(
+                "No verdict. {} of {} met a switch of the settings.",
+                number::whole(report.operations.mixed),
+                number::of(requests, "request")
+            ),
+        };
+    }
     let why = report.reasons.first().map_or_else(
         || "The evidence is not whole.".to_owned(),
         |why| number::in_sentence(&sentence(&why.text)),
     );
     format!("No verdict. {why}")
+}
+
+/// Whether a switch of the settings is the first reason for no verdict: what arrived is then not what was predicted, and
+/// need not be.
+fn is_mixed(report: &Report) -> bool {
+    report.operations.mixed > 0 && report.reasons.first().is_some_and(|reason| reason.kind == "mixed")
 }
 
 /// The sentence for spans that never came, if that is the first reason.
@@ -242,8 +275,8 @@ fn chain(report: &Report) -> Vec<String> {
     picture::chain(&nodes, &arrows)
 }
 
-fn requests(screen: &mut Screen, report: &Report) {
-    screen.lines(words::labelled("requests", &outcome(&report.operations)));
+/// What else the counts have to tell.
+pub(super) fn details(screen: &mut Screen, report: &Report) {
     for (label, text) in [("work done", work_done(report)), ("drawn", drawn(report))] {
         if let Some(text) = text {
             screen.lines(words::labelled(label, &text));
@@ -379,7 +412,7 @@ pub(super) fn outcome(requests: &Operations) -> String {
     for (count, what) in [
         (requests.unfinished, "without an end"),
         (requests.not_sent, "never sent"),
-        (requests.mixed, "judged by nobody, a switch fell into them"),
+        (requests.mixed, "met a switch of the settings"),
     ] {
         if count > 0 {
             parts.push(format!("{} {what}", number::whole(count)));
@@ -414,6 +447,10 @@ fn why(screen: &mut Screen, report: &Report) {
     }
     // What was not sent cannot have arrived: the prediction is that of the whole plan.
     let whole = report.operations.not_sent == 0 && !has("interrupted") && !has("not_sent");
+    if report.verdict == Verdict::Incomplete && has("mixed") {
+        screen.lines(words::labelled("Way on", "once more, while nobody switches."));
+        return;
+    }
     if report.verdict == Verdict::Incomplete && whole {
         let (label, text) = what_holds(report);
         screen.lines(words::labelled(label, &text));
@@ -460,12 +497,6 @@ fn look_for(screen: &mut Screen, link: &Link) {
         shown(&link.from)
     );
     screen.lines(words::labelled("Look for", &text));
-}
-
-fn expectations(screen: &mut Screen, report: &Report, style: Style) {
-    for expected in &report.expected {
-        screen.lines(expectation(expected, "", style));
-    }
 }
 
 /// An expectation in its line; `of` says whose it is.

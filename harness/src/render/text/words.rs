@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 pub(super) const WIDTH: usize = 80;
 /// Where the text beside a label starts.
 pub(super) const LABEL: usize = 14;
+/// Longest address of a trace: that of a template with an id in it, with room to spare.
+const MAX_ADDRESS: usize = 4_096;
 
 /// Foreign text, fit for any line of a screen: printable ASCII, and nothing a CI runner takes for a command, wherever a
 /// line may break.
@@ -39,6 +41,13 @@ fn harmless(text: &str) -> String {
         before = letter;
     }
     out
+}
+
+/// An address to be followed, whole however long it is: a part of one leads nowhere. `None` for what is no address.
+pub(super) fn address(text: &str) -> Option<&str> {
+    let is_one =
+        text.starts_with("http") && text.len() <= MAX_ADDRESS && text.bytes().all(|byte| byte.is_ascii_graphic());
+    (is_one && harmless(text) == text).then_some(text)
 }
 
 /// A foreign name in at most `width` columns: what does not fit is cut out of its middle.
@@ -164,6 +173,21 @@ mod tests {
         assert_eq!(shown("a ::set-env"), "a \\u{3a}:set-env");
         assert_eq!(shown("##[group]"), "#\\u{23}[group]");
         assert_eq!(shown("caf\u{e9}"), "caf\\u{e9}");
+    }
+
+    #[test]
+    fn an_address_is_whole_or_none() {
+        let long = format!("http://viewer/{}", "x".repeat(300));
+        assert_eq!(address(&long), Some(long.as_str()));
+        for text in [
+            "::set-env",
+            "http://a b",
+            "http://##[group]",
+            "http://\u{1b}",
+            &"http:".repeat(1000),
+        ] {
+            assert_eq!(address(text), None, "{text}");
+        }
     }
 
     #[test]
