@@ -128,8 +128,8 @@ fn back(switched: &Switched) -> Option<(String, &'static str)> {
             return Some(("fail".to_owned(), "break it"));
         }
         // What was broken before stays so on the way back.
-        let changed = |service: &str| changes.iter().any(|change| change.service == service);
-        let is_all = changes.is_empty() || in_force.iter().all(|(service, _)| changed(service));
+        let is_ours = |service: &str| changes.iter().any(|change| change.service == service);
+        let is_all = changes.is_empty() || in_force.iter().all(|(service, _)| is_ours(service));
         let names = changes
             .iter()
             .map(|change| format!(" {}", command::word(&change.service)));
