@@ -7,7 +7,7 @@ use super::{
     standing, style, target, warn,
 };
 use crate::{
-    cli::{Call, Ports, Status, Subject, Switch, SwitchTo, Up},
+    cli::{Call, Link, Ports, Status, Subject, Switch, SwitchTo, Up},
     fleet::{Fleet, Start, Trouble, this_program},
     output::{self, Target},
     predict::predict,
@@ -15,7 +15,7 @@ use crate::{
     report::{self, Changed, SWITCH_SCHEMA},
     run::RunError,
     sanitize::sanitize,
-    scenario::{Change, DEFAULT_MAX_CALLS, Overrides, suggest::did_you_mean},
+    scenario::{Change, DEFAULT_MAX_CALLS, Overrides, shell_quoted, suggest::did_you_mean},
     standing::{self, Settings},
     status,
 };
@@ -233,6 +233,7 @@ pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
     let target = target(&command.output)?;
     let mut standing = standing(&command.link).await?;
     let before = standing.configs();
+    let said = said(&command.to, &command.link);
     let overrides = overrides(command.to, &before)?;
     let change = Change {
         source: None,
@@ -253,6 +254,7 @@ pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
     };
     let switched = report::Switched {
         schema: SWITCH_SCHEMA.to_owned(),
+        command: said,
         generation,
         changes: changes(&before, &settings),
         prediction: predict(&scenario),
@@ -265,10 +267,48 @@ pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
     })
 }
 
+/// The command line of a switch, without the program's name.
+fn said(to: &SwitchTo, link: &Link) -> String {
+    let mut words = match to {
+        SwitchTo::Fail(faults) => {
+            let faults = faults.iter().map(|(service, fault)| match service {
+                Some(service) => format!("{service}={fault}"),
+                None => fault.to_string(),
+            });
+            std::iter::once("fail".to_owned()).chain(faults).collect()
+        }
+        SwitchTo::Heal(services) => [&["heal".to_owned()][..], services].concat(),
+        SwitchTo::Retry(overrides) => retry_words(overrides),
+    };
+    if link.is_flagged {
+        words.extend(["--attach".to_owned(), link.attach.to_string()]);
+    }
+    let words: Vec<_> = words.iter().map(|word| shell_quoted(word)).collect();
+    words.join(" ")
+}
+
+fn retry_words(overrides: &Overrides) -> Vec<String> {
+    let mut words = vec!["retry".to_owned()];
+    words.extend(overrides.attempts.map(|attempts| attempts.to_string()));
+    let at = overrides.attempts_at.iter();
+    words.extend(at.map(|(caller, attempts)| format!("{caller}={attempts}")));
+    let mut flag = |name: &str, value: &str| words.extend([name.to_owned(), value.to_owned()]);
+    if let Some(owner) = &overrides.owner {
+        flag("--owner", owner);
+    }
+    if let Some(retry_on) = &overrides.retry_on {
+        flag("--retry-on", &retry_on.to_string());
+    }
+    for set in &overrides.set {
+        flag("--set", set);
+    }
+    words
+}
+
 /// What a switch says, in flags; names are checked against the running chain.
 fn overrides(to: SwitchTo, configs: &[Config]) -> Result<Overrides, Failure> {
-    let names: Vec<_> = configs.iter().map(|config| config.service.as_str()).collect();
-    let (bottom, callers) = names.split_last().ok_or_else(|| Failure::usage("no service runs"))?;
+    let services: Vec<_> = configs.iter().map(|config| config.service.as_str()).collect();
+    let (bottom, above) = services.split_last().ok_or_else(|| Failure::usage("no service runs"))?;
     let faults = match to {
         SwitchTo::Retry(overrides) => {
             let named = overrides
@@ -277,7 +317,7 @@ fn overrides(to: SwitchTo, configs: &[Config]) -> Result<Overrides, Failure> {
                 .map(|(caller, _)| caller)
                 .chain(&overrides.owner);
             for caller in named {
-                known("caller", caller, callers)?;
+                known("caller", caller, above)?;
             }
             return Ok(*overrides);
         }
@@ -285,7 +325,7 @@ fn overrides(to: SwitchTo, configs: &[Config]) -> Result<Overrides, Failure> {
             let mut met = BTreeSet::new();
             for (service, _) in &faults {
                 let service = service.as_deref().unwrap_or(bottom);
-                known("service", service, &names)?;
+                known("service", service, &services)?;
                 if !met.insert(service.to_owned()) {
                     return Err(Failure::usage(format!(
                         "{service} is given two faults; a service has one"
@@ -294,11 +334,11 @@ fn overrides(to: SwitchTo, configs: &[Config]) -> Result<Overrides, Failure> {
             }
             faults
         }
-        SwitchTo::Heal(services) => {
-            for service in &services {
-                known("service", service, &names)?;
+        SwitchTo::Heal(healed) => {
+            for service in &healed {
+                known("service", service, &services)?;
             }
-            let all = names
+            let all = services
                 .iter()
                 .filter(|name| services.is_empty() || services.iter().any(|service| service == *name));
             all.map(|name| (Some((*name).to_owned()), Fault::None)).collect()

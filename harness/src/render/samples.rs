@@ -480,6 +480,7 @@ pub(crate) fn switched() -> Switched {
     prediction.scenario = json!({"services": {"inventory": {"fault": "fail"}}, "load": {"requests": 1}});
     Switched {
         schema: SWITCH_SCHEMA.to_owned(),
+        command: "fail".to_owned(),
         generation: 3,
         changes: vec![changed("inventory", "fault", "none", "fail")],
         prediction,

@@ -120,6 +120,8 @@ pub struct Mixed {
 pub struct Switched {
     /// [`SWITCH_SCHEMA`].
     pub schema: String,
+    /// The command line that says the same again.
+    pub command: String,
     /// The number of the settings now in force.
     pub generation: u64,
     /// What is different now; empty when everything was that way before.

@@ -2,10 +2,10 @@
 
 use super::{
     super::{
-        Style, command, next, number, picture, prediction,
+        Style, command, number, picture, prediction,
         words::{self, Screen, WIDTH},
     },
-    settings, spaced,
+    offers, settings, spaced,
 };
 use crate::report::{Changed, Prediction, Switched};
 
@@ -109,7 +109,7 @@ fn offer(screen: &mut Screen, switched: &Switched, program: &str) {
     commands.push("status".to_owned());
     captions.push("what has arrived so far");
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    next::offers(screen, program, &commands, &[&captions]);
+    offers(screen, program, &switched.command, &commands, &[&captions]);
 }
 
 /// The command that undoes a switch, where one does; where nothing changed, the one that changes something.
