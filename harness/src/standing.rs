@@ -221,27 +221,31 @@ impl Standing {
 /// The services from the one that nobody calls down to the one that calls nobody.
 fn in_order(mut services: Vec<Service>) -> Result<Vec<Service>, StandingError> {
     let no_chain = |text: String| Err(StandingError::NoChain(sanitize(&text)));
-    let is_called = |name: &str, services: &[Service]| services.iter().any(|other| callee(other) == Some(name));
-    let tops = services
+    let is_among = |name: &str| services.iter().any(|service| service.name == name);
+    let missing = services
         .iter()
-        .filter(|service| !is_called(&service.name, &services))
-        .count();
-    if tops != 1 {
-        let names: Vec<_> = services.iter().map(|service| service.name.as_str()).collect();
+        .find_map(|service| Some((&service.name, callee(service).filter(|callee| !is_among(callee))?)));
+    if let Some((caller, missing)) = missing {
         return no_chain(format!(
-            "{} do not make one chain: {tops} of them are called by none of the others",
-            names.join(", ")
+            "{caller} calls {missing}, which is not among the attached services: add {missing}=CONTROL_ADDR"
         ));
     }
-    let top = services.iter().position(|service| !is_called(&service.name, &services));
-    let mut ordered = vec![services.swap_remove(top.unwrap_or(0))];
-    while let Some(next) = ordered.last().and_then(callee).map(str::to_owned) {
-        let Some(place) = services.iter().position(|service| service.name == next) else {
-            let caller = &ordered[ordered.len() - 1].name;
-            return no_chain(format!(
-                "{caller} calls {next}, which is not among the attached services: add {next}=CONTROL_ADDR"
-            ));
-        };
+    let is_called = |name: &str| services.iter().any(|other| callee(other) == Some(name));
+    let tops: Vec<_> = (0..services.len())
+        .filter(|place| !is_called(&services[*place].name))
+        .collect();
+    let [top] = tops.as_slice() else {
+        let names: Vec<_> = services.iter().map(|service| service.name.as_str()).collect();
+        return no_chain(format!(
+            "{} do not make one chain: {} of them are called by none of the others",
+            names.join(", "),
+            tops.len()
+        ));
+    };
+    let mut ordered = vec![services.swap_remove(*top)];
+    while let Some(next) = ordered.last().and_then(callee).map(str::to_owned)
+        && let Some(place) = services.iter().position(|service| service.name == next)
+    {
         ordered.push(services.swap_remove(place));
     }
     if let Some(left) = services.first() {

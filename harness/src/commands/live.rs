@@ -93,6 +93,10 @@ pub(super) async fn up(command: Up) -> Result<u8, Failure> {
         }
     }
     drop(ready);
+    // What ended a moment ago was not looked at yet.
+    if !fleet.troubles().is_empty() {
+        exit_code = NOT_MEASURED;
+    }
     fleet.stop().await;
     Ok(exit_code)
 }
