@@ -320,7 +320,11 @@ mod tests {
     async fn what_is_no_chain_is_named() {
         for (services, named) in [
             (
-                vec![service("web", Some("api")), service("db", None)],
+                vec![
+                    service("web", Some("db")),
+                    service("app", Some("db")),
+                    service("db", None),
+                ],
                 "not make one chain",
             ),
             (vec![service("web", Some("api")), service("api", Some("db"))], "add db="),
