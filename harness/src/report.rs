@@ -112,7 +112,7 @@ pub struct Operations {
     pub failed: u64,
     /// How many had no end when counting stopped.
     pub unfinished: u64,
-    /// How many have arrivals of more than one generation.
+    /// How many met other settings than the predicted ones, all along or from some call on.
     pub mixed: u64,
     /// Failures by status code; no zeros.
     pub by_code: BTreeMap<String, u64>,

@@ -5,7 +5,7 @@
 //! Under the real names they would try the files more literally, but a test that is killed would leave a false compiler
 //! behind for every other build on the machine, and one that cleans up could take away an image that somebody pulled.
 
-use crate::support::{check, harness, repository, test, test_with};
+use crate::support::{FIXED_PORTS, check, harness, repository, test, test_with};
 use libtest_mimic::{Failed, Trial};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -88,6 +88,7 @@ fn agent() -> Option<PathBuf> {
 }
 
 fn stack(parts: &Parts) -> Result<(), Failed> {
+    let _ports = FIXED_PORTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let stack = Stack::prepare(parts)?;
     stack.up()?;
     let log = stack.headline()?;

@@ -59,6 +59,16 @@ pub fn tests() -> Vec<Trial> {
     ]
 }
 
+/// Free ports for all services but pricing.
+const FREE_BUT_PRICING: [(&str, &str); 6] = [
+    ("--port", "frontend=0"),
+    ("--control-port", "frontend=0"),
+    ("--port", "checkout=0"),
+    ("--control-port", "checkout=0"),
+    ("--port", "inventory=0"),
+    ("--control-port", "inventory=0"),
+];
+
 /// `harness up` on free ports, told to leave with this handle.
 pub struct Up {
     child: Child,
@@ -99,7 +109,7 @@ impl Up {
         Err(said.into())
     }
 
-    fn of_four(arguments: &[&str]) -> Result<Self, Failed> {
+    pub fn of_four(arguments: &[&str]) -> Result<Self, Failed> {
         Self::start(arguments, &["frontend", "checkout", "pricing", "inventory"])
     }
 
@@ -108,7 +118,7 @@ impl Up {
     }
 
     /// A command about this chain, with its JSON where it has one.
-    fn ask(&self, words: &[&str]) -> Ran {
+    pub fn ask(&self, words: &[&str]) -> Ran {
         let ready = self.ready();
         let mut all: Vec<_> = words.iter().map(std::ffi::OsString::from).collect();
         all.extend(["--attach".into(), ready.into_os_string()]);
@@ -220,7 +230,11 @@ fn busy() -> Result<(), Failed> {
     let holder = TcpListener::bind("127.0.0.1:0")?;
     let port = holder.local_addr()?.port();
     for flag in ["--port", "--control-port"] {
-        let ran = run_plain(&["up", flag, &format!("pricing={port}")]);
+        let held = format!("pricing={port}");
+        let others = FREE_BUT_PRICING.iter().flat_map(|(flag, free)| [*flag, *free]);
+        let free = if flag == "--port" { "--control-port" } else { "--port" };
+        let words: Vec<_> = others.chain([flag, held.as_str(), free, "pricing=0"]).collect();
+        let ran = run_plain(&[&["up"], words.as_slice()].concat());
         exits(&ran, 2)?;
         check(
             ran.stderr.contains(&port.to_string()) && ran.stderr.contains("pricing") && ran.stderr.contains(flag),

@@ -1,7 +1,16 @@
 //! The README is true: its commands run, its screens are what comes out, its scenario file is read.
 
-use crate::support::{check, command, harness, repository, run_plain, test};
+use crate::{
+    hands_on::Up,
+    support::{FIXED_PORTS, check, command, harness, repository, run_plain, test},
+    telemetry::{interrupt, until},
+};
 use libtest_mimic::{Failed, Trial};
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// Longest wait for a chain to stand.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub fn tests() -> Vec<Trial> {
     vec![
@@ -27,6 +36,10 @@ pub fn tests() -> Vec<Trial> {
                 .collect();
             check(typed.len() >= 6, || format!("only {typed:?}"))?;
             for line in typed {
+                if line == "harness up" {
+                    stays_up(line)?;
+                    continue;
+                }
                 // An outside collector is the user's own; without one the run is the same, and says so.
                 in_a_shell(line)?;
             }
@@ -78,6 +91,36 @@ fn blocks(language: &str) -> Result<Vec<String>, Failed> {
     Ok(of_language.collect())
 }
 
+/// Runs what stays up as it is typed, on its own ports, and drives it as it is typed.
+fn stays_up(line: &str) -> Result<(), Failed> {
+    let _ports = FIXED_PORTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let folder = tempfile::tempdir()?;
+    let said = folder.path().join("said");
+    let arguments: Vec<_> = line.split(' ').skip(1).collect();
+    let mut up = command(&arguments)
+        .stdout(std::fs::File::create(&said)?)
+        .stderr(std::fs::File::create(folder.path().join("complaint"))?)
+        .spawn()?;
+    let complaint = || std::fs::read_to_string(folder.path().join("complaint")).unwrap_or_default();
+    let stands = until(PATIENCE, "the chain stands", || {
+        let has_left = matches!(up.try_wait(), Ok(Some(_)));
+        has_left || std::fs::read_to_string(&said).is_ok_and(|said| said.contains("Ctrl-C"))
+    });
+    let called = stands.and_then(|()| {
+        let call = run_plain(&["call"]);
+        check(call.exit == 0, || {
+            format!("{}{}{}", call.stdout, call.stderr, complaint())
+        })
+    });
+    interrupt(&up, Signal::INT);
+    let left = up.wait()?;
+    called?;
+    check(left.success(), || format!("{left}"))
+}
+
+/// The words that drive a chain which is up.
+const DRIVERS: [&str; 5] = ["call", "fail", "heal", "retry", "status"];
+
 fn every_command() -> Result<(), Failed> {
     let blocks = blocks("console")?;
     let commands: Vec<_> = blocks
@@ -86,8 +129,16 @@ fn every_command() -> Result<(), Failed> {
         .filter_map(|line| line.strip_prefix("$ "))
         .collect();
     check(commands.len() >= 6, || format!("only {commands:?}"))?;
+    let up = Up::of_four(&[])?;
     for line in commands {
         match line {
+            line if line.split(' ').nth(1).is_some_and(|word| DRIVERS.contains(&word)) => {
+                let words: Vec<_> = line.split(' ').skip(1).collect();
+                let ran = up.ask(&words);
+                // A failed call says with which code.
+                let is_failed_call = words[0] == "call" && ran.exit > 64;
+                check(ran.exit == 0 || is_failed_call, || format!("{line}: {}", ran.stderr))?;
+            }
             // This very test runs under the second one, and the first builds what is tested here.
             "cargo run --release" => {
                 let ran = run_plain::<&str>(&[]);

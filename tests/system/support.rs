@@ -112,6 +112,9 @@ pub fn test(name: &str, run: impl FnOnce() -> Result<(), Failed> + Send + 'stati
     Trial::test(name.to_owned(), run)
 }
 
+/// Held by a test that uses the fixed ports of `up` and of the compose file.
+pub static FIXED_PORTS: Mutex<()> = Mutex::new(());
+
 static MISSING: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
 /// A test that needs a foreign part: skipped, loudly, where it is missing.

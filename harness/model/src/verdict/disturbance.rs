@@ -78,7 +78,7 @@ pub enum Disturbance {
     },
     /// The run was stopped from outside.
     Interrupted,
-    /// Requests with arrivals under more than one setting.
+    /// Requests that met other settings than the predicted ones.
     Mixed {
         /// How many.
         count: u64,
@@ -203,7 +203,7 @@ impl fmt::Display for Disturbance {
             Self::NotSent { count } => write!(f, "Requests that were planned and never started: {count}."),
             Self::Unfinished { count } => write!(f, "Requests that had no end when counting stopped: {count}."),
             Self::Interrupted => f.write_str("The run was interrupted."),
-            Self::Mixed { count } => write!(f, "Requests that met more than one setting: {count}."),
+            Self::Mixed { count } => write!(f, "Requests that met other settings than those predicted for: {count}."),
             Self::RejectedByTransport { service, count } => {
                 write!(
                     f,
