@@ -19,8 +19,9 @@ use crate::{
     viewer::Viewer,
 };
 use chassis::{
-    config::{Callee, Config, DEFAULT_SPAN_QUEUE, Export},
+    config::{Callee, Config, DEFAULT_SPAN_QUEUE},
     counts::Counts,
+    export::Export,
     outbound::OutboundError,
     telemetry::{Telemetry, TelemetryError},
 };

@@ -97,6 +97,15 @@ pub struct ByHand {
     announced: Vec<Announcement>,
 }
 
+/// How a service is told that its time is over.
+#[derive(Debug, Clone, Copy)]
+pub enum Way {
+    /// By a signal.
+    Signal(Signal),
+    /// Its standard input ends, as when the harness is gone.
+    StdinCloses,
+}
+
 impl ByHand {
     /// Three attempts at every caller, this fault at inventory, and these settings at all of them.
     pub fn start(fault: &str, settings: &[(&str, &str)]) -> Result<Self, Failed> {
@@ -162,15 +171,37 @@ impl ByHand {
         })
     }
 
-    /// Asks all to leave, which exports their last spans, and waits until they are gone.
-    pub fn stop(mut self) -> Result<(), Failed> {
+    /// Sends one request in, as any client could; whether it is answered is its own matter.
+    pub fn ask(&self) -> Result<(), Failed> {
+        let address = format!("http://{}", self.entry());
+        block_on(async {
+            let channel = Endpoint::from_shared(address)?.connect().await?;
+            let request = proto::shop::v1::GetOfferRequest {
+                item: "teapot".to_owned(),
+            };
+            let mut client = proto::shop::v1::frontend_client::FrontendClient::new(channel);
+            let _ = client.get_offer(request).await;
+            Ok(())
+        })
+    }
+
+    /// Ends all in this way, the top first, and waits until they are gone.
+    pub fn end(mut self, way: Way) -> Result<(), Failed> {
         for child in self.children.iter_mut().rev() {
-            interrupt(child, Signal::TERM);
+            match way {
+                Way::Signal(signal) => interrupt(child, signal),
+                Way::StdinCloses => drop(child.stdin.take()),
+            }
             until(LEAVING, "the service leaves", || {
                 matches!(child.try_wait(), Ok(Some(_)))
             })?;
         }
         Ok(())
+    }
+
+    /// Asks all to leave, which exports their last spans, and waits until they are gone.
+    pub fn stop(self) -> Result<(), Failed> {
+        self.end(Way::Signal(Signal::TERM))
     }
 }
 

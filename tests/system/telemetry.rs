@@ -2,8 +2,8 @@
 //! are read from what they print. The harness's own collector, which the verdict is made from, has no part in it.
 
 use crate::{
-    foreign::{ByHand, asked_with_stub, python_with, site_packages},
-    support::{check, repository, run, test_with},
+    foreign::{ByHand, Way, asked_with_stub, python_with, site_packages},
+    support::{check, command, repository, run, test, test_with},
 };
 use libtest_mimic::{Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process};
@@ -74,6 +74,31 @@ pub fn tests() -> Vec<Trial> {
         "tests/setup",
         "telemetry::a_trace_that_a_foreign_client_began_goes_on_down_to_inventory",
         |python| begun_elsewhere(&python),
+    ));
+    type WithPython = fn(&Path) -> Result<(), Failed>;
+    let variables: [(&str, WithPython); 2] = [
+        (
+            "telemetry::every_way_of_ending_delivers_the_last_spans",
+            every_way_of_ending,
+        ),
+        (
+            "telemetry::a_service_started_by_hand_obeys_the_variables_of_opentelemetry",
+            variables_obeyed,
+        ),
+    ];
+    for (name, run) in variables {
+        let part = House::Python.part();
+        tests.push(test_with(
+            part,
+            House::Python.part_name(),
+            "tests/setup",
+            name,
+            move |python| run(&python),
+        ));
+    }
+    tests.push(test(
+        "telemetry::a_variable_that_cannot_be_obeyed_is_refused_by_name",
+        variables_refused,
     ));
     let phoenix = repository().join("target/phoenix/bin/phoenix");
     tests.push(test_with(
@@ -310,6 +335,63 @@ fn begun_elsewhere(python: &Path) -> Result<(), Failed> {
         matches!(tops[..], [top] if top.parent == span && top.is("SERVER", "frontend")),
         || format!("{tops:#?}"),
     )
+}
+
+/// What four services export by themselves for one request, under these variables, ended in this way.
+fn by_themselves(python: &Path, settings: &[(&str, &str)], way: Way) -> Result<Vec<Seen>, Failed> {
+    let collector = Collector::start(House::Python, python)?;
+    // Nothing goes out by itself while the test runs: what comes was flushed at the end.
+    let own = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint.as_str()),
+        ("OTEL_BSP_SCHEDULE_DELAY", "600000"),
+    ];
+    let chain = ByHand::start("fail", &[&own, settings].concat())?;
+    chain.ask()?;
+    chain.end(way)?;
+    collector.stop()
+}
+
+fn every_way_of_ending(python: &Path) -> Result<(), Failed> {
+    let signals = [Signal::TERM, Signal::INT, Signal::HUP].map(Way::Signal);
+    for way in signals.into_iter().chain([Way::StdinCloses]) {
+        let spans = by_themselves(python, &[], way)?;
+        check(spans.len() == 92, || format!("{way:?}: {} of 92 spans", spans.len()))?;
+    }
+    Ok(())
+}
+
+fn variables_obeyed(python: &Path) -> Result<(), Failed> {
+    let way = Way::Signal(Signal::TERM);
+    let named = [
+        ("OTEL_SERVICE_NAME", "shelf"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=demo"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+    ];
+    let spans = by_themselves(python, &named, way)?;
+    check(spans.len() == 92, || format!("{} of 92 spans", spans.len()))?;
+    for span in &spans {
+        let is_named = span.service() == "shelf" && span.resource["deployment.environment.name"] == "demo";
+        check(is_named, || format!("{:?}", span.resource))?;
+    }
+    let spans = by_themselves(python, &[("OTEL_TRACES_SAMPLER", "always_off")], way)?;
+    check(spans.is_empty(), || format!("{} spans of an off sampler", spans.len()))?;
+    let spans = by_themselves(python, &[("OTEL_SDK_DISABLED", "true")], way)?;
+    check(spans.is_empty(), || format!("{} spans of a disabled SDK", spans.len()))
+}
+
+fn variables_refused() -> Result<(), Failed> {
+    for (name, value) in [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://127.0.0.1:4317"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "127.0.0.1:4317"),
+        ("OTEL_TRACES_EXPORTER", "zipkin"),
+    ] {
+        let output = command(&["service", "inventory"]).env(name, value).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        check(output.status.code() == Some(2) && said.contains(name), || {
+            said.to_string()
+        })?;
+    }
+    Ok(())
 }
 
 /// The viewer, and what it answers over its own interface.

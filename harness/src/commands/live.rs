@@ -21,7 +21,8 @@ use crate::{
 };
 use chassis::{
     code,
-    config::{Config, Export, PREFIX},
+    config::{Config, PREFIX},
+    export::Export,
     fault::Fault,
 };
 use std::{

@@ -4,6 +4,7 @@
 use crate::{
     address::Address,
     code::{self, Code},
+    export::{self, Export},
     fault::Fault,
     policy::{self, Backoff, Policy},
 };
@@ -52,21 +53,6 @@ pub struct Callee {
     /// Its service port.
     pub address: Address,
 }
-
-/// Where a service sends all its spans by itself. Who follows requests gets copies besides.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Export {
-    /// Nowhere.
-    #[default]
-    None,
-    /// To this collector (`http://host:port`), under names that no OTEL_* variable changes: what the harness tells its children.
-    To(String),
-    /// As the OTEL_* variables of OpenTelemetry say.
-    Environment,
-}
-
-/// What [`Export::Environment`] is written as.
-const ENVIRONMENT: &str = "environment";
 
 /// What a caller answers when its callee has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -198,8 +184,9 @@ impl Config {
                 .then(|| (name, value.to_string_lossy().into_owned()))
         });
         let mut pairs: BTreeMap<_, _> = ours.collect();
-        if is_export_asked_for(|name| std::env::var(name).ok()) {
-            pairs.entry(OTLP.to_owned()).or_insert_with(|| ENVIRONMENT.to_owned());
+        if !pairs.contains_key(OTLP) {
+            let export = export::asked_for(|name| std::env::var(name).ok())?;
+            pairs.insert(OTLP.to_owned(), export.to_string());
         }
         pairs
             .entry(SERVICE.to_owned())
@@ -259,11 +246,7 @@ impl Config {
             config.seed = parsed(SEED, value, number)?;
         }
         get(RUN).unwrap_or_default().clone_into(&mut config.run);
-        config.otlp = match get(OTLP) {
-            None => Export::None,
-            Some(ENVIRONMENT) => Export::Environment,
-            Some(url) => Export::To(url.to_owned()),
-        };
+        config.otlp = get(OTLP).map_or(Export::None, Export::read);
         if let Some(value) = get(SPAN_QUEUE) {
             config.span_queue = parsed(SPAN_QUEUE, value, number)?;
         }
@@ -296,28 +279,14 @@ impl Config {
             ]);
         }
         pairs.extend(self.retry.backoff.map(|backoff| (BACKOFF, backoff.to_string())));
-        match &self.otlp {
-            Export::None => {}
-            Export::To(url) => pairs.push((OTLP, url.clone())),
-            Export::Environment => pairs.push((OTLP, ENVIRONMENT.to_owned())),
+        if self.otlp != Export::None {
+            pairs.push((OTLP, self.otlp.to_string()));
         }
         pairs
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value))
             .collect()
     }
-}
-
-/// Whether the OTEL_* variables ask for spans. Unlike the SDK we send none where nobody named a collector: a service that was
-/// started by hand should not knock at a port of somebody else's.
-fn is_export_asked_for(environment: impl Fn(&str) -> Option<String>) -> bool {
-    let value = |name| environment(name).filter(|value| !value.trim().is_empty());
-    let is = |name, word: &str| value(name).is_some_and(|value| value.trim().eq_ignore_ascii_case(word));
-    if is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
-        return false;
-    }
-    let endpoints = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
-    endpoints.into_iter().any(|name| value(name).is_some()) || value("OTEL_TRACES_EXPORTER").is_some()
 }
 
 /// The secret of the control port, from [`CONTROL_TOKEN`] or else the file that [`CONTROL_TOKEN_FILE`] names; `None` when
@@ -508,23 +477,6 @@ mod tests {
         fn what_is_written_is_read_back(config in config()) {
             prop_assert_eq!(Config::read(&config.write()), Ok(config));
         }
-    }
-
-    #[test]
-    fn spans_are_exported_only_where_somebody_asks_for_them() {
-        let asked = |pairs: &[(&str, &str)]| {
-            let pairs: BTreeMap<_, _> = pairs.iter().copied().collect();
-            is_export_asked_for(|name| pairs.get(name).map(|value| (*value).to_owned()))
-        };
-        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317");
-        assert!(asked(&[endpoint]) && asked(&[("OTEL_TRACES_EXPORTER", "otlp")]));
-        assert!(asked(&[(
-            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-            "http://127.0.0.1:4317"
-        )]));
-        assert!(!asked(&[]) && !asked(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]));
-        assert!(!asked(&[endpoint, ("OTEL_SDK_DISABLED", "TRUE")]));
-        assert!(!asked(&[endpoint, ("OTEL_TRACES_EXPORTER", "none")]));
     }
 
     #[test]

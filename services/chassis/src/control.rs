@@ -1,8 +1,8 @@
 //! The control port: ledger, control and health. Never refused, delayed or counted. The only file that imports the lab's wire.
 
 use crate::{
-    config::Export,
     counts::{Counts, LinkCounts, Range, Reading, Record, Totals},
+    export::Export,
     settings::{Live, SwitchError},
     telemetry::Telemetry,
 };

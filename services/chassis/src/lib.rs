@@ -29,6 +29,7 @@ pub mod config;
 pub mod control;
 pub mod conventions;
 pub mod counts;
+pub mod export;
 pub mod fault;
 pub mod inbound;
 pub mod layers;

@@ -8,9 +8,10 @@ mod outlets;
 pub use outlets::Copies;
 
 use crate::{
-    config::{Config, Export},
+    config::Config,
     conventions::{RUN, SCHEMA_URL, SERVICE_INSTANCE, SERVICE_NAMESPACE, SERVICE_VERSION},
     counts::Range,
+    export::Export,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::{
