@@ -46,6 +46,9 @@ const HOPS: [(&str, &str, &str); 4] = [
 
 type Check = fn(&[Seen]) -> Result<(), Failed>;
 
+/// A test that starts the collector in Python.
+type WithPython = fn(&Path) -> Result<(), Failed>;
+
 pub fn tests() -> Vec<Trial> {
     let claims: [(&str, &'static [&'static str], Check); 3] = [
         ("gets_the_headline_trace_whole", &["run"], headline),
@@ -75,7 +78,6 @@ pub fn tests() -> Vec<Trial> {
         "telemetry::a_trace_that_a_foreign_client_began_goes_on_down_to_inventory",
         |python| begun_elsewhere(&python),
     ));
-    type WithPython = fn(&Path) -> Result<(), Failed>;
     let variables: [(&str, WithPython); 2] = [
         (
             "telemetry::every_way_of_ending_delivers_the_last_spans",
