@@ -195,21 +195,24 @@ impl Reading {
 impl Ledger {
     /// The counts that an event of this request under this generation belongs to.
     fn bucket(&mut self, generation: u64, request: u64) -> &mut Totals {
-        let generation = if generation <= self.merged_through {
-            0
-        } else {
-            generation
-        };
-        let followed = self
-            .followed
-            .iter()
-            .find(|range| range.contains(request))
-            .map_or(0, |range| range.first);
-        let bucket = Bucket { generation, followed };
-        if !self.buckets.contains_key(&bucket) {
+        if !self.buckets.contains_key(&self.name(generation, request)) {
             self.make_room();
         }
+        // Named anew: to make room may have put this very generation together with older ones.
+        let bucket = self.name(generation, request);
         self.buckets.entry(bucket).or_default()
+    }
+
+    fn name(&self, generation: u64, request: u64) -> Bucket {
+        let followed = self.followed.iter().find(|range| range.contains(request));
+        Bucket {
+            generation: if generation <= self.merged_through {
+                0
+            } else {
+                generation
+            },
+            followed: followed.map_or(0, |range| range.first),
+        }
     }
 
     /// Puts the oldest generation together with those before it when there are too many.
