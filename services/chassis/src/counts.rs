@@ -179,8 +179,6 @@ pub struct Reading {
     pub records_lost: u64,
     /// The highest request number of which a record was given up.
     pub given_up_through: u64,
-    /// The highest request number that has arrived, strangers' left aside.
-    pub highest_request: u64,
 }
 
 impl Reading {
@@ -361,8 +359,12 @@ impl Counts {
             generations,
             records_lost: ledger.records.lost,
             given_up_through: ledger.records.given_up_through,
-            highest_request: ledger.highest_request,
         })
+    }
+
+    /// The highest request number that has arrived, strangers' left aside; 0 for none.
+    pub fn highest_request(&self) -> u64 {
+        self.ledger().highest_request
     }
 
     /// A copy of all totals.
@@ -687,7 +689,7 @@ mod tests {
         counts.arrive("m", &stranger).end(Outcome::Expired, false);
         counts.arrive("m", &context(3, 1)).end(Outcome::Expired, false);
         let reading = counts.read(None).unwrap();
-        assert_eq!((reading.totals().foreign, reading.highest_request), (1, 3));
+        assert_eq!((reading.totals().foreign, counts.highest_request()), (1, 3));
         assert_ne!(counts.foreign_path(1).request, counts.foreign_path(1).request);
         assert_ne!(counts.foreign_path(1).request, Counts::new(0).foreign_path(1).request);
     }
