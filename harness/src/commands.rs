@@ -110,38 +110,20 @@ pub fn obey(command: Command) -> ExitCode {
         Command::Token { file } => (plain(), plumbing::token(&file)),
         Command::Completions { script } => (plain(), deliver(Answer::text(script), &plain())),
         Command::Scenarios => (plain(), deliver(scenarios(&plain()), &plain())),
-        Command::Predict(command) => (
-            command.output.clone(),
-            answered(&command.output.clone(), measure::predicted(command)),
-        ),
+        Command::Predict(command) => answered(&command.output.clone(), measure::predicted(command)),
         Command::Demo(command) => (
             command.output.clone(),
             on_runtime(measure::demo(*command)).and_then(|code| code),
         ),
-        Command::Run(command) => (
-            command.output.clone(),
-            answered(&command.output.clone(), measure::measured(command)),
-        ),
-        Command::Compare(command) => (
-            command.output.clone(),
-            answered(&command.output.clone(), measure::compared(command)),
-        ),
+        Command::Run(command) => answered(&command.output.clone(), measure::measured(command)),
+        Command::Compare(command) => answered(&command.output.clone(), measure::compared(command)),
         Command::Up(command) => (
             command.output.clone(),
             on_runtime(live::up(command)).and_then(|code| code),
         ),
-        Command::Call(command) => (
-            command.output.clone(),
-            answered(&command.output.clone(), live::call(command)),
-        ),
-        Command::Switch(command) => (
-            command.output.clone(),
-            answered(&command.output.clone(), live::switch(command)),
-        ),
-        Command::Status(command) => (
-            command.output.clone(),
-            answered(&command.output.clone(), live::status(command)),
-        ),
+        Command::Call(command) => answered(&command.output.clone(), live::call(command)),
+        Command::Switch(command) => answered(&command.output.clone(), live::switch(command)),
+        Command::Status(command) => answered(&command.output.clone(), live::status(command)),
     };
     match obeyed {
         Ok(exit_code) => ExitCode::from(exit_code),
@@ -152,13 +134,15 @@ pub fn obey(command: Command) -> ExitCode {
     }
 }
 
-/// Works, then delivers on a thread of its own: a pipe that nobody reads must not make the program deaf to signals.
-fn answered(output: &Output, work: impl Future<Output = Result<Answer, Failure>>) -> Result<u8, Failure> {
-    let output = output.clone();
-    on_runtime(async move {
+/// Works, then delivers on a thread of its own: a pipe that nobody reads must not make the program deaf to signals. Answers
+/// how to write besides, for a failure.
+fn answered(output: &Output, work: impl Future<Output = Result<Answer, Failure>>) -> (Output, Result<u8, Failure>) {
+    let to = output.clone();
+    let obeyed = on_runtime(async move {
         let answer = work.await?;
-        delivered(answer, output).await
-    })?
+        delivered(answer, to).await
+    });
+    (output.clone(), obeyed.and_then(|obeyed| obeyed))
 }
 
 async fn delivered(answer: Answer, output: Output) -> Result<u8, Failure> {

@@ -69,7 +69,11 @@ impl Token {
     /// `None` sends nothing. The text is printable ASCII, as `chassis::config::control_token` gives it.
     pub fn new(token: Option<&str>) -> Self {
         let value = token.and_then(|token| format!("Bearer {token}").parse().ok());
-        Self(value)
+        // Marked, so that no debug output of a lab shows it and no header table of a connection keeps it.
+        Self(value.map(|mut value: MetadataValue<Ascii>| {
+            value.set_sensitive(true);
+            value
+        }))
     }
 }
 

@@ -2,8 +2,10 @@
 //! prediction made beforehand.
 //!
 //! ```text
-//!  cli.rs -> scenario.rs -> run.rs: predict, start, drive, settle, read, stop, judge
+//!  cli.rs -> commands.rs -> run.rs: predict, start or attach, drive, settle, read, stop, judge
+//!                            |  scenario.rs   what is to run, from a file, a chain line or a running chain
 //!                            |  fleet.rs      the service processes
+//!                            |  standing.rs   a chain that runs already: found (attach.rs), put in order, switched, followed
 //!                            |  load.rs       the requests
 //!                            |  lab.rs        questions to the control ports
 //!                            |  observer.rs   what goes on meanwhile
@@ -13,6 +15,9 @@
 //!                            v
 //!                judge.rs: report.rs -> render/ -> output.rs
 //! ```
+//!
+//! A chain that stays up is kept, switched and looked at by `commands/live.rs`; what it has counted so far is read by
+//! `status.rs`.
 //!
 //! Not here: the arithmetic (`harness/model`), the services (`services/`). Start with `run.rs`.
 

@@ -16,7 +16,12 @@ use harness::{
 use libtest_mimic::{Failed, Trial};
 use proto::shop::v1::{GetOfferRequest, frontend_client::FrontendClient};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-use std::{collections::BTreeMap, future::Future, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    thread,
+    time::{Duration, Instant},
+};
 use tokio::sync::watch;
 
 /// Random sequences, and how many of them one chain serves.
@@ -24,6 +29,8 @@ const SEQUENCES: u64 = 200;
 const PER_CHAIN: u64 = 25;
 /// Steps of one sequence.
 const STEPS: usize = 6;
+/// Longest wait for a chain to come to rest, or for a driver to send something.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub fn tests() -> Vec<Trial> {
     vec![
@@ -278,7 +285,9 @@ async fn stranger(up: &Chain) -> Result<(), Failed> {
 
 /// Waits until nothing is in flight.
 async fn settled(up: &Chain) -> Result<(), Failed> {
+    let began = Instant::now();
     while up.status().await?.services.iter().any(|service| service.in_flight > 0) {
+        check(began.elapsed() < PATIENCE, || "something stays in flight".to_owned())?;
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     Ok(())
@@ -423,8 +432,11 @@ async fn a_killed_driver() -> Result<(), Failed> {
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())
             .spawn()?;
-        while up.status().await?.services[3].received == 0 {
+        let before = up.status().await?.services[3].received;
+        let began = Instant::now();
+        while up.status().await?.services[3].received == before {
             check(driver.try_wait()?.is_none(), || "the driver ended by itself".to_owned())?;
+            check(began.elapsed() < PATIENCE, || "the driver sends nothing".to_owned())?;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         driver.kill()?;

@@ -343,10 +343,9 @@ fn overrides(to: SwitchTo, configs: &[Config]) -> Result<Overrides, Failure> {
             for service in &healed {
                 known("service", service, &services)?;
             }
-            let all = services
-                .iter()
-                .filter(|name| services.is_empty() || services.iter().any(|service| service == *name));
-            all.map(|name| (Some((*name).to_owned()), Fault::None)).collect()
+            let is_meant = |name: &&&str| healed.is_empty() || healed.iter().any(|healed| healed == **name);
+            let meant = services.iter().filter(is_meant);
+            meant.map(|name| (Some((*name).to_owned()), Fault::None)).collect()
         }
     };
     Ok(Overrides {
@@ -404,4 +403,29 @@ pub(super) async fn status(command: Status) -> Result<Answer, Failure> {
         json: target.map(|target| (target, json::status(&status))),
         missed: Vec::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn healed(services: &[&str]) -> Vec<String> {
+        let configs = ["frontend", "pricing", "inventory"].map(Config::named);
+        let to = SwitchTo::Heal(services.iter().map(|name| (*name).to_owned()).collect());
+        let overrides = overrides(to, &configs).map_err(|failure| failure.message);
+        let faults = overrides.expect("services of the chain").faults;
+        faults
+            .into_iter()
+            .map(|(service, fault)| {
+                assert_eq!(fault, Fault::None);
+                service.expect("a service by its name")
+            })
+            .collect()
+    }
+
+    #[test]
+    fn only_the_named_services_are_healed_and_all_where_none_is_named() {
+        assert_eq!(healed(&["pricing"]), ["pricing"]);
+        assert_eq!(healed(&[]), ["frontend", "pricing", "inventory"]);
+    }
 }

@@ -213,7 +213,7 @@ impl control_server::Control for Control {
                 Export::To(url) => url.clone(),
                 Export::Environment => "as its OTEL_* variables say".to_owned(),
             },
-            highest_request: self.counts.read(None).map_or(0, |reading| reading.highest_request),
+            highest_request: self.counts.highest_request(),
             seen: now.seen().arrivals(),
         }))
     }

@@ -179,8 +179,6 @@ pub struct Reading {
     pub records_lost: u64,
     /// The highest request number of which a record was given up.
     pub given_up_through: u64,
-    /// The highest request number that has arrived, strangers' left aside.
-    pub highest_request: u64,
 }
 
 impl Reading {
@@ -195,21 +193,24 @@ impl Reading {
 impl Ledger {
     /// The counts that an event of this request under this generation belongs to.
     fn bucket(&mut self, generation: u64, request: u64) -> &mut Totals {
-        let generation = if generation <= self.merged_through {
-            0
-        } else {
-            generation
-        };
-        let followed = self
-            .followed
-            .iter()
-            .find(|range| range.contains(request))
-            .map_or(0, |range| range.first);
-        let bucket = Bucket { generation, followed };
-        if !self.buckets.contains_key(&bucket) {
+        if !self.buckets.contains_key(&self.name(generation, request)) {
             self.make_room();
         }
+        // Named anew: to make room may have put this very generation together with older ones.
+        let bucket = self.name(generation, request);
         self.buckets.entry(bucket).or_default()
+    }
+
+    fn name(&self, generation: u64, request: u64) -> Bucket {
+        let followed = self.followed.iter().find(|range| range.contains(request));
+        Bucket {
+            generation: if generation <= self.merged_through {
+                0
+            } else {
+                generation
+            },
+            followed: followed.map_or(0, |range| range.first),
+        }
     }
 
     /// Puts the oldest generation together with those before it when there are too many.
@@ -358,8 +359,12 @@ impl Counts {
             generations,
             records_lost: ledger.records.lost,
             given_up_through: ledger.records.given_up_through,
-            highest_request: ledger.highest_request,
         })
+    }
+
+    /// The highest request number that has arrived, strangers' left aside; 0 for none.
+    pub fn highest_request(&self) -> u64 {
+        self.ledger().highest_request
     }
 
     /// A copy of all totals.
@@ -684,7 +689,7 @@ mod tests {
         counts.arrive("m", &stranger).end(Outcome::Expired, false);
         counts.arrive("m", &context(3, 1)).end(Outcome::Expired, false);
         let reading = counts.read(None).unwrap();
-        assert_eq!((reading.totals().foreign, reading.highest_request), (1, 3));
+        assert_eq!((reading.totals().foreign, counts.highest_request()), (1, 3));
         assert_ne!(counts.foreign_path(1).request, counts.foreign_path(1).request);
         assert_ne!(counts.foreign_path(1).request, Counts::new(0).foreign_path(1).request);
     }

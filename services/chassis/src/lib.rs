@@ -17,9 +17,14 @@
 //!                                         n attempts that is left   its context travels
 //! ```
 //!
-//! Here: configuration and its codec, the layers, the accept loop, the ledger, telemetry, the control port. Not here: any
-//! service, any shop message, any prediction (`harness/model` shares no code with this crate, so that measurement and
-//! prediction cannot be wrong together). Start with `process.rs`, then `inbound.rs` and `outbound.rs`.
+//! The ledger stamps each arrival with the settings in force (`settings.rs`); the Context carries them, and every layer that
+//! the arrival passes, and every attempt that it causes, goes by those, whatever the control port (`control.rs`) puts in force
+//! meanwhile. What happens is counted by settings and by who follows the request (`counts.rs`); ended spans go to the
+//! process's own collector, and copies to those who follow (`telemetry.rs`, `telemetry/outlets.rs`).
+//!
+//! Here: configuration and its codec, the settings in force, the layers, the accept loop, the ledger, telemetry, the control
+//! port. Not here: any service, any shop message, any prediction (`harness/model` shares no code with this crate, so that
+//! measurement and prediction cannot be wrong together). Start with `process.rs`, then `inbound.rs` and `outbound.rs`.
 
 pub mod address;
 pub mod body;

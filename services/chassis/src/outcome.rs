@@ -64,8 +64,9 @@ pub fn of_http_status(status: StatusCode) -> Code {
     }
 }
 
-/// The code of an attempt that the transport failed, and in which way; `None` when no way failed but the time ran out. `raw` gives what tonic would say: lost connections are
-/// UNKNOWN or CANCELLED there, own timeouts CANCELLED, where other gRPC libraries say UNAVAILABLE and `DEADLINE_EXCEEDED`.
+/// The code of an attempt that the transport failed, and in which way it failed; `None` where it did not and the time ran out.
+/// `raw` gives what tonic would say: lost connections are UNKNOWN or CANCELLED there, own timeouts CANCELLED, where other gRPC
+/// libraries say UNAVAILABLE and `DEADLINE_EXCEEDED`.
 pub fn of_transport(error: Box<dyn Error + Send + Sync>, codes: TransportCodes) -> (Status, Option<TransportFailure>) {
     let mut timed_out = false;
     let mut refused = false;
