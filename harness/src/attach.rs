@@ -34,6 +34,9 @@ pub enum AttachError {
         "`{0}` is neither SERVICE=CONTROL_ADDR,... (as in pricing=127.0.0.1:50063) nor a file that holds such pairs"
     )]
     Neither(String),
+    /// A file that is not there.
+    #[error("there is no file `{0}` (`up --ready-file` writes one, and takes it away when it ends)")]
+    NoFile(String),
     /// A pair that cannot be read.
     #[error("`{pair}`: {right}")]
     Pair {
@@ -46,7 +49,7 @@ pub enum AttachError {
     #[error("`{0}` is named twice")]
     Twice(String),
     /// A number of services that makes no chain.
-    #[error("{0} services are named; a chain has 2 to {MAX_SERVICES_ATTACHED}")]
+    #[error("services named: {0}; a chain has 2 to {MAX_SERVICES_ATTACHED}")]
     Count(usize),
     /// A file that cannot be read.
     #[error("{file} cannot be read: {reason}")]
@@ -69,7 +72,12 @@ impl Attach {
             return Self::pairs(&file_pairs(text)?);
         }
         if !text.contains('=') {
-            return Err(AttachError::Neither(sanitize(text)));
+            let is_path = text.contains(['/', '.']);
+            return Err(if is_path {
+                AttachError::NoFile(sanitize(text))
+            } else {
+                AttachError::Neither(sanitize(text))
+            });
         }
         let pairs: Vec<_> = text.split(',').map(str::trim).filter(|pair| !pair.is_empty()).collect();
         Self::pairs(&pairs)
@@ -184,10 +192,10 @@ mod tests {
     fn each_mistake_is_named() {
         for (text, named) in [
             ("web", "neither"),
-            ("/nowhere/at/all", "neither"),
+            ("/nowhere/at/all", "no file"),
             ("web=127.0.0.1", "host:port"),
             ("web=1:1,web=1:2", "twice"),
-            ("web=127.0.0.1:1", "1 services"),
+            ("web=127.0.0.1:1", "named: 1"),
             ("=1:1,b=1:2", "name"),
             ("we\u{1b}b=1:1,b=1:2", "name"),
         ] {

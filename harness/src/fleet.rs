@@ -117,7 +117,8 @@ pub fn this_program() -> PathBuf {
 
 impl Fleet {
     /// Starts the services, given from the top to the bottom, with `program service NAME`.
-    pub async fn spawn(program: &Path, starts: Vec<Start>) -> Result<Self, FleetError> {
+    /// The control ports want `token` where there is one.
+    pub async fn spawn(program: &Path, starts: Vec<Start>, token: Option<&str>) -> Result<Self, FleetError> {
         let mut members: Vec<Member> = Vec::with_capacity(starts.len());
         for mut start in starts.into_iter().rev() {
             if let Some(below) = members.last() {
@@ -126,7 +127,7 @@ impl Fleet {
                     address: below.address.clone(),
                 });
             }
-            members.push(Member::spawn(program, &start).await?);
+            members.push(Member::spawn(program, &start, token).await?);
         }
         members.reverse();
         Ok(Self { members })
@@ -173,7 +174,7 @@ impl Fleet {
 }
 
 impl Member {
-    async fn spawn(program: &Path, start: &Start) -> Result<Self, FleetError> {
+    async fn spawn(program: &Path, start: &Start, token: Option<&str>) -> Result<Self, FleetError> {
         let service = start.config.service.clone();
         let mut command = Command::new(program);
         command.args(["service", start.role.name(), UNTIL_STDIN_CLOSES]);
@@ -185,6 +186,7 @@ impl Member {
             }
         }
         command.envs(start.config.write());
+        command.envs(token.map(|token| (config::CONTROL_TOKEN, token)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         // A process group of its own: Ctrl-C at the terminal is for the harness, which settles before it stops the services.
         command.process_group(0);

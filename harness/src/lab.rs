@@ -297,6 +297,15 @@ impl Lab {
         let waited = || Status::deadline_exceeded(format!("no answer within {} s", longest.as_secs()));
         let response = answered.unwrap_or_else(|_| Err(waited()));
         response.map(tonic::Response::into_inner).map_err(|status| {
+            let status = if status.code() == Code::Unimplemented {
+                let text = format!(
+                    "{} is no control port; is it where the service is called?",
+                    self.address
+                );
+                Status::unimplemented(text)
+            } else {
+                status
+            };
             let (service, status) = (self.service.clone(), Box::new(status));
             match status.code() {
                 Code::FailedPrecondition | Code::InvalidArgument | Code::Unauthenticated | Code::Unimplemented => {

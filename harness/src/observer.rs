@@ -11,7 +11,13 @@ use crate::{
     scenario::{Load, Role},
     tally::Tally,
 };
-use chassis::{config::Config, counts::Counts, fault::Fault, outbound::OutboundError, telemetry::Telemetry};
+use chassis::{
+    config::Config,
+    counts::Counts,
+    fault::{Fault, Scope},
+    outbound::OutboundError,
+    telemetry::Telemetry,
+};
 use futures_util::future::join_all;
 use model::verdict::Disturbance;
 use proto::lab::v1 as lab;
@@ -252,6 +258,27 @@ impl Observer {
             records: records.and_then(Result::ok),
         });
         readings.collect()
+    }
+
+    /// Notes arrivals of others that a fault counted together with ours: what `scope=process` does then depends on who came first.
+    pub async fn note_shared_faults(&mut self, labs: &[Lab], readings: &[Reading], before: &[u64]) {
+        if before.is_empty() {
+            return;
+        }
+        let described = self.ask(labs, Lab::describe).await;
+        for ((reading, before), described) in readings.iter().zip(before).zip(described) {
+            let counts_all = matches!(reading.fault, Fault::Fail(fail) if fail.scope == Scope::Process);
+            let (Some(totals), Some(Ok(now))) = (&reading.totals, described) else {
+                continue;
+            };
+            let others = now.seen.saturating_sub(*before).saturating_sub(totals.received);
+            if counts_all && others > 0 {
+                self.disturbances.push(Disturbance::SharedFault {
+                    service: reading.name.clone(),
+                    count: others,
+                });
+            }
+        }
     }
 
     /// Puts everything together.

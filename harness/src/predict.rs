@@ -53,7 +53,8 @@ pub fn predict(scenario: &Scenario) -> Prediction {
             worst: per_request.worst.into(),
             mean: per_request.mean,
             sd: per_request.sd,
-            still_fails: per_request.still_fails,
+            // A sum of nothing may be -0.0, which no reader wants to see.
+            still_fails: per_request.still_fails.map(|chance| chance + 0.0),
         },
         tries_per_call: tries(scenario),
         formula: model::formula(&topology),

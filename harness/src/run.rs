@@ -34,10 +34,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 use thiserror::Error;
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::timeout};
 use tonic::Streaming;
 
 /// Spans that may wait for export in one process, at least and at most. The queue is laid out when a process starts, so a
@@ -45,10 +42,6 @@ use tonic::Streaming;
 const SPAN_QUEUE: (u128, u128) = (2_048, DEFAULT_SPAN_QUEUE as u128);
 /// Longest wait for spans that attached services send elsewhere.
 const LAST_SPANS: Duration = Duration::from_secs(5);
-
-/// How often, and how far apart, attached services are asked until all have the same settings.
-const LEVEL_LOOKS: u32 = 100;
-const LEVEL_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a run needs besides its scenario.
 pub struct Options {
@@ -112,6 +105,9 @@ pub enum RunError {
     /// The services that run already cannot be switched.
     #[error(transparent)]
     Standing(#[from] StandingError),
+    /// Nothing was measured, and what was put in force is still there.
+    #[error("{0}; and the settings that were put to the services are still in force: {1}")]
+    NotUndone(#[source] Box<RunError>, StandingError),
     /// Nothing on this machine can be reached from where the services run.
     #[error("the services cannot send their spans here")]
     NoWayBack(#[source] std::io::Error),
@@ -143,7 +139,12 @@ pub async fn run(scenario: &Scenario, mut options: Options) -> Result<Ran, RunEr
     let Some(Attached { mut standing, flag }) = options.attached.take() else {
         return measure(scenario, plan, options, None).await;
     };
-    let before = put(&mut standing, &plan.services).await?;
+    let put = Put::plan(&standing, &plan.services);
+    if let Err(error) = put.there(&mut standing).await {
+        // Half of the services may have got it.
+        let _ = put.back(&mut standing).await;
+        return Err(error.into());
+    }
     let is_looked_at = options.viewer.is_some();
     let ran = measure(scenario, plan, options, Some((&standing, flag))).await;
     if is_looked_at {
@@ -151,27 +152,65 @@ pub async fn run(scenario: &Scenario, mut options: Options) -> Result<Ran, RunEr
         let labs = standing.labs();
         let _ = timeout(LAST_SPANS, join_all(labs.iter().map(Lab::flush))).await;
     }
-    let undone = match before {
-        Some(before) => standing.switch(&before).await.map(drop),
-        None => Ok(()),
-    };
-    ran.map(|ran| Ran {
-        not_undone: undone.err(),
-        ..ran
-    })
+    let undone = put.back(&mut standing).await;
+    match (ran, undone) {
+        (Ok(ran), undone) => Ok(Ran {
+            not_undone: undone.err(),
+            ..ran
+        }),
+        (Err(error), Ok(())) => Err(error),
+        (Err(error), Err(undone)) => Err(RunError::NotUndone(Box::new(error), undone)),
+    }
 }
 
-/// Puts the plan's settings in force as one switch, where they are not yet; answers what undoes it.
-async fn put(standing: &mut Standing, planned: &[Config]) -> Result<Option<Vec<Settings>>, StandingError> {
-    let standing_now = standing.configs();
-    let pairs = || standing_now.iter().zip(planned);
-    let there: Vec<_> = pairs().map(|(now, then)| standing::difference(now, then)).collect();
-    if there.iter().all(Settings::is_empty) && standing.is_level() {
-        return Ok(None);
+/// What a run puts in force at running services, and takes back.
+struct Put {
+    there: Vec<Settings>,
+    back: Vec<Settings>,
+}
+
+impl Put {
+    fn plan(standing: &Standing, planned: &[Config]) -> Self {
+        let now = standing.configs();
+        let pairs = || now.iter().zip(planned);
+        Self {
+            there: pairs().map(|(now, then)| standing::difference(now, then)).collect(),
+            back: pairs().map(|(now, then)| standing::difference(then, now)).collect(),
+        }
     }
-    let back = pairs().map(|(now, then)| standing::difference(then, now)).collect();
-    standing.switch(&there).await?;
-    Ok(there.iter().any(|settings| !settings.is_empty()).then_some(back))
+
+    fn changes_nothing(&self) -> bool {
+        self.there.iter().all(Settings::is_empty)
+    }
+
+    /// One switch, where one is needed.
+    async fn there(&self, standing: &mut Standing) -> Result<(), StandingError> {
+        if !self.changes_nothing() || !standing.is_level() {
+            standing.switch(&self.there).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes back what is still as it was put: what somebody else has changed meanwhile stays.
+    async fn back(&self, standing: &mut Standing) -> Result<(), StandingError> {
+        if self.changes_nothing() {
+            return Ok(());
+        }
+        standing.describe().await?;
+        let services = standing.configs().into_iter().zip(&self.there).zip(&self.back);
+        let back: Vec<_> = services
+            .map(|((config, there), back)| {
+                let now = config.write();
+                let is_ours = |name: &String| there.get(name) == Some(&now.get(name).cloned().unwrap_or_default());
+                let ours = back.iter().filter(|(name, _)| is_ours(name));
+                ours.map(|(name, value)| (name.clone(), value.clone())).collect()
+            })
+            .collect();
+        if back.iter().any(|settings: &Settings| !settings.is_empty()) {
+            standing.switch(&back).await?;
+        }
+        Ok(())
+    }
 }
 
 /// Measures what stands, or what it starts.
@@ -192,6 +231,7 @@ async fn measure(
     };
     let _spans_go_here = up.telemetry.enter();
     let described = up.describe().await?;
+    let seen_before = up.seen.clone();
     let topology = plan::topology_from(&up.client, &described, &scenario.load, up.first);
     let prediction = model::predict(&topology, model::Draws::Replay);
     call(options.hooks.started, &mut up.fleet).await;
@@ -210,6 +250,7 @@ async fn measure(
     observer.flush(&labs, &up.telemetry).await;
     observer.await_spans(&labs, &up.collector, &up.counts).await;
     let services = observer.readings(&labs, &described).await;
+    observer.note_shared_faults(&labs, &services, &seen_before).await;
     phases.settled();
 
     let (members, generation) = (up.processes(), up.generation);
@@ -317,6 +358,8 @@ struct Up {
     first: u64,
     /// The settings in force at services that others may switch.
     generation: Option<u64>,
+    /// Arrivals that their faults had counted before, from the top.
+    seen: Vec<u64>,
     /// Attached services count our requests apart as long as these are kept.
     follows: Vec<Streaming<Following>>,
 }
@@ -335,7 +378,7 @@ impl Up {
         }
         let roles = plan.roles.into_iter().zip(services);
         let starts = roles.map(|(role, config)| Start { role, config });
-        let fleet = Fleet::spawn(&options.program, starts.collect()).await?;
+        let fleet = Fleet::spawn(&options.program, starts.collect(), None).await?;
         let (client, telemetry) = client(plan.client, &fleet, &nonce, spans_to)?;
         Ok(Self {
             collector,
@@ -346,6 +389,7 @@ impl Up {
             counts: Counts::new(0),
             first: 1,
             generation: None,
+            seen: Vec::new(),
             follows: Vec::new(),
         })
     }
@@ -375,7 +419,8 @@ impl Up {
             telemetry,
             counts: Counts::new(0),
             first,
-            generation: None,
+            generation: Some(standing.generation()),
+            seen: Vec::new(),
             follows,
         })
     }
@@ -390,21 +435,13 @@ impl Up {
 
     /// What the services say of themselves: the prediction is made from this, not from what they were told.
     async fn describe(&mut self) -> Result<Vec<Config>, RunError> {
-        let labs = self.labs();
-        let mut described = described(&labs).await?;
-        if !self.followed.is_empty() {
-            // Somebody may be switching just now: what half of the services say then is not what the requests will meet.
-            for _ in 0..LEVEL_LOOKS {
-                if is_level(&described) {
-                    break;
-                }
-                sleep(LEVEL_PAUSE).await;
-                described = self::described(&labs).await?;
-            }
-            if !is_level(&described) {
+        let described = described(&self.labs()).await?;
+        if let Some(planned) = self.generation {
+            // Somebody has switched since the plan was made: these are no longer the settings it is about.
+            if described.iter().any(|described| described.generation != planned) {
                 return Err(StandingError::Contended.into());
             }
-            self.generation = described.first().map(|described| described.generation);
+            self.seen = described.iter().map(|described| described.seen).collect();
         }
         let configs = described
             .into_iter()
@@ -433,12 +470,6 @@ impl Up {
 
 async fn described(labs: &[Lab]) -> Result<Vec<Described>, LabError> {
     join_all(labs.iter().map(Lab::describe)).await.into_iter().collect()
-}
-
-fn is_level(described: &[Described]) -> bool {
-    described
-        .windows(2)
-        .all(|pair| pair[0].generation == pair[1].generation)
 }
 
 /// Marks the spans of one run.

@@ -48,6 +48,14 @@ pub enum StandingError {
     /// A service cannot be asked, or refuses.
     #[error(transparent)]
     Lab(#[from] LabError),
+    /// A service of the chain that `up` keeps does not answer.
+    #[error("{caller} calls {missing}, which answers on none of the usual control ports: it has ended or is stopped")]
+    Gone {
+        /// Who calls it.
+        caller: String,
+        /// Its name.
+        missing: String,
+    },
     /// A service has another name than was said.
     #[error("the service at {control} says that it is {is}, not {expected}")]
     Name {
@@ -62,7 +70,9 @@ pub enum StandingError {
     #[error("{0}")]
     NoChain(String),
     /// Others keep switching.
-    #[error("others keep switching this chain; the settings were not put in force everywhere, try again")]
+    #[error(
+        "somebody else is switching this chain: the settings that this was about are no longer in force; try again"
+    )]
     Contended,
 }
 
@@ -110,6 +120,12 @@ impl Standing {
         }
         if services.is_empty() {
             return Err(StandingError::Nobody);
+        }
+        if *attach == Attach::Default
+            && let Some((caller, missing)) = missing(&services)
+        {
+            let (caller, missing) = (sanitize(caller), sanitize(missing));
+            return Err(StandingError::Gone { caller, missing });
         }
         Ok(Self {
             services: in_order(services)?,
@@ -162,7 +178,11 @@ impl Standing {
             for (lab, settings) in labs.iter().zip(settings).rev() {
                 match lab.switch(generation, settings.clone()).await {
                     Ok(()) => {}
-                    Err(error) if error.is_stale() => stale = true,
+                    // Whoever got the bottom goes on; the other begins again, one number higher. Both going on would mix them.
+                    Err(error) if error.is_stale() => {
+                        stale = true;
+                        break;
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -221,11 +241,7 @@ impl Standing {
 /// The services from the one that nobody calls down to the one that calls nobody.
 fn in_order(mut services: Vec<Service>) -> Result<Vec<Service>, StandingError> {
     let no_chain = |text: String| Err(StandingError::NoChain(sanitize(&text)));
-    let is_among = |name: &str| services.iter().any(|service| service.name == name);
-    let missing = services
-        .iter()
-        .find_map(|service| Some((&service.name, callee(service).filter(|callee| !is_among(callee))?)));
-    if let Some((caller, missing)) = missing {
+    if let Some((caller, missing)) = missing(&services) {
         return no_chain(format!(
             "{caller} calls {missing}, which is not among the attached services: add {missing}=CONTROL_ADDR"
         ));
@@ -255,6 +271,14 @@ fn in_order(mut services: Vec<Service>) -> Result<Vec<Service>, StandingError> {
         return no_chain(format!("{} alone is no chain: it calls nobody", ordered[0].name));
     }
     Ok(ordered)
+}
+
+/// A service, and whom it calls, where that one is not among the others.
+fn missing(services: &[Service]) -> Option<(&str, &str)> {
+    let is_among = |name: &str| services.iter().any(|service| service.name == name);
+    let gap = |service: &Service| callee(service).is_some_and(|callee| !is_among(callee));
+    let caller = services.iter().find(|service| gap(service))?;
+    Some((&caller.name, callee(caller)?))
 }
 
 fn callee(service: &Service) -> Option<&str> {

@@ -260,7 +260,7 @@ fn asked_by_grpcio(python: PathBuf) -> Result<(), Failed> {
             role,
             config: Config::named(role.name()),
         });
-        let fleet = Fleet::spawn(&harness(), starts.to_vec()).await?;
+        let fleet = Fleet::spawn(&harness(), starts.to_vec(), None).await?;
         let address = fleet.members[0].address.to_string();
         let script = repository().join("tests/foreign/ask.py");
         let output = tokio::process::Command::new(python)

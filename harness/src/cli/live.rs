@@ -44,6 +44,14 @@ impl Resolver<'_> {
         }
         overrides.set.extend(flags.set.set.iter().cloned());
         let scenario = runnable(source, &overrides)?;
+        let client = scenario.chain.client.retry.attempts;
+        if client > 1 {
+            return Err(CliError::refused(format_args!(
+                "up starts services, and the client that makes {client} attempts here is none of them: leave it out, and let \
+                 the calls say it: {} call --attempts-at client={client}",
+                self.program
+            )));
+        }
         Ok(Command::Up(Up {
             ports: ports::read(&flags.ports, &scenario)?,
             ready_file: flags.ports.ready_file.as_deref().map(ready_file).transpose()?,
@@ -88,6 +96,20 @@ impl Resolver<'_> {
 
     pub(super) fn fail(&self, flags: &FailFlags) -> Result<Command, CliError> {
         let mut faults: Vec<(Option<String>, Fault)> = Vec::new();
+        for pair in flags.faults.windows(2) {
+            let (first, second) = (self.broken(&pair[0])?, self.broken(&pair[1])?);
+            if let ((Some(service), Fault::Fail(plain)), (None, _)) = (first, second)
+                && plain == Fail::default()
+                && pair[0] == service
+            {
+                return Err(CliError::refused(format_args!(
+                    "fail {0} {1}: to give {0} this fault write {0}={1}; for two services name both, as in fail {0} \
+                     inventory={1}",
+                    sanitize(&pair[0]),
+                    sanitize(&pair[1])
+                )));
+            }
+        }
         for word in &flags.faults {
             let (service, fault) = self.broken(word)?;
             if faults.iter().any(|(earlier, _)| *earlier == service) {

@@ -15,7 +15,7 @@ use crate::{
     report::{self, Changed, SWITCH_SCHEMA},
     run::RunError,
     sanitize::sanitize,
-    scenario::{Change, DEFAULT_MAX_CALLS, Overrides, shell_quoted, suggest::did_you_mean},
+    scenario::{Change, DEFAULT_ATTEMPTS, DEFAULT_MAX_CALLS, Overrides, shell_quoted, suggest::did_you_mean},
     standing::{self, Settings},
     status,
 };
@@ -48,8 +48,7 @@ pub(super) async fn up(command: Up) -> Result<u8, Failure> {
         check_free(name, *ports)?;
     }
     if let Some(file) = &command.ready_file {
-        let target = Target::File(file.clone());
-        output::check_writable(&target).map_err(|error| Failure::usage(text::chain(&error)))?;
+        Ready::check(file)?;
     }
     if let Some(otlp) = &command.otlp
         && !is_there(otlp).await
@@ -60,7 +59,8 @@ pub(super) async fn up(command: Up) -> Result<u8, Failure> {
             &command.output,
         );
     }
-    let mut fleet = Fleet::spawn(&this_program(), starts(&command))
+    let token = chassis::config::control_token().map_err(|error| Failure::usage(sanitize(&error.to_string())))?;
+    let mut fleet = Fleet::spawn(&this_program(), starts(&command), token.as_deref())
         .await
         .map_err(RunError::from)?;
     let ready = command
@@ -86,7 +86,9 @@ pub(super) async fn up(command: Up) -> Result<u8, Failure> {
             _ = look.tick() => {
                 for (service, pid, trouble) in fleet.troubles() {
                     if troubled.insert(service.clone()) {
-                        exit_code = NOT_MEASURED;
+                        if matches!(trouble, Trouble::Died(_)) {
+                            exit_code = NOT_MEASURED;
+                        }
                         warn(&in_trouble(&service, pid, &trouble), &command.output);
                     }
                 }
@@ -95,7 +97,11 @@ pub(super) async fn up(command: Up) -> Result<u8, Failure> {
     }
     drop(ready);
     // What ended a moment ago was not looked at yet.
-    if !fleet.troubles().is_empty() {
+    if fleet
+        .troubles()
+        .iter()
+        .any(|(.., trouble)| matches!(trouble, Trouble::Died(_)))
+    {
         exit_code = NOT_MEASURED;
     }
     fleet.stop().await;
@@ -119,8 +125,8 @@ fn check_free(service: &str, ports: Ports) -> Result<(), Failure> {
         // A port 0 takes a free one.
         if let Err(error) = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
             return Err(Failure::usage(format!(
-                "port {port}, where {service} is to be {what}, cannot be had ({error}): end what holds it, or give another \
-                 with {flag} {service}=PORT"
+                "port {port}, where {service} is to be {what}, cannot be had ({error}): end what holds it (another `up`? \
+                 `status` shows it), or give another port with {flag} {service}=PORT"
             )));
         }
     }
@@ -181,24 +187,58 @@ fn attach_words(fleet: &Fleet) -> String {
 }
 
 /// The file that says how to attach; gone when this is.
-struct Ready<'a>(&'a Path);
+struct Ready<'a> {
+    file: &'a Path,
+    text: String,
+}
+
+/// What the file begins with: one that does not is somebody's own.
+const READY: &str = "# Written by `up`, and gone when it ends.\n";
 
 impl<'a> Ready<'a> {
+    /// Refuses a file that is somebody else's, or that of a chain which is still up.
+    fn check(file: &Path) -> Result<(), Failure> {
+        output::check_writable(&Target::File(file.to_owned())).map_err(|error| Failure::usage(text::chain(&error)))?;
+        let shown = sanitize(&file.display().to_string());
+        let Ok(found) = std::fs::read_to_string(file) else {
+            return Ok(());
+        };
+        if !found.starts_with(READY) && !found.is_empty() {
+            return Err(Failure::usage(format!(
+                "{shown} is there and was not written by `up`, which would take it away at its end: name another file"
+            )));
+        }
+        let controls: toml::Table = found.parse().unwrap_or_default();
+        let answers = |control: &toml::Value| {
+            let address = control.as_str().and_then(|address| address.parse::<SocketAddr>().ok());
+            address.is_some_and(|address| std::net::TcpStream::connect_timeout(&address, KNOCK).is_ok())
+        };
+        if controls.values().any(answers) {
+            return Err(Failure::usage(format!(
+                "{shown} belongs to a chain that is still up: name another file"
+            )));
+        }
+        Ok(())
+    }
+
     fn write(file: &'a Path, fleet: &Fleet) -> Result<Self, Failure> {
         let pairs: toml::Table = fleet
             .members
             .iter()
             .map(|member| (member.name.clone(), member.control.to_string().into()))
             .collect();
-        output::write(&Target::File(file.to_owned()), pairs.to_string().as_bytes())
+        let text = format!("{READY}{pairs}");
+        output::write(&Target::File(file.to_owned()), text.as_bytes())
             .map_err(|error| Failure::not_measured(text::chain(&error)))?;
-        Ok(Self(file))
+        Ok(Self { file, text })
     }
 }
 
 impl Drop for Ready<'_> {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(self.0);
+        if std::fs::read_to_string(self.file).is_ok_and(|found| found == self.text) {
+            let _ = std::fs::remove_file(self.file);
+        }
     }
 }
 
@@ -218,6 +258,11 @@ pub(super) async fn call(command: Call) -> Result<Answer, Failure> {
     };
     let ran = runner.run(subject).await?;
     let report = &ran.report;
+    if report.services.iter().all(|service| service.received.is_none()) {
+        return Err(Failure::not_measured(
+            "the chain has ended while the request was under way: nothing can be said of it",
+        ));
+    }
     let failed = report.operations.by_code.keys().next();
     let exit_code = match failed.and_then(|name| code::parse_failure(name).ok()) {
         Some(code) => FAILED + u8::try_from(code as i32).unwrap_or(0),
@@ -324,7 +369,7 @@ fn overrides(to: SwitchTo, configs: &[Config]) -> Result<Overrides, Failure> {
             for caller in named {
                 known("caller", caller, above)?;
             }
-            return Ok(*overrides);
+            return Ok(with_an_owner_that_retries(*overrides, configs));
         }
         SwitchTo::Fail(faults) => {
             let mut met = BTreeSet::new();
@@ -352,6 +397,24 @@ fn overrides(to: SwitchTo, configs: &[Config]) -> Result<Overrides, Failure> {
         faults,
         ..Overrides::default()
     })
+}
+
+/// Who is to own the retries and makes one attempt gets as many as anybody makes: otherwise nobody would retry.
+fn with_an_owner_that_retries(mut overrides: Overrides, configs: &[Config]) -> Overrides {
+    let attempts = |config: &Config| config.retry.attempts;
+    let Some(owner) = overrides.owner.clone() else {
+        return overrides;
+    };
+    let has_one = configs
+        .iter()
+        .any(|config| config.service == owner && attempts(config) == 1);
+    let is_said = overrides.attempts.is_some() || overrides.attempts_at.iter().any(|(caller, _)| *caller == owner);
+    if has_one && !is_said {
+        let callers = configs.iter().filter(|config| config.callee.is_some());
+        let most = callers.map(attempts).max().filter(|most| *most > 1);
+        overrides.attempts_at.push((owner, most.unwrap_or(DEFAULT_ATTEMPTS)));
+    }
+    overrides
 }
 
 /// Refuses a name that is not in the running chain; what looks like a fault is told apart from a service.

@@ -3,6 +3,7 @@
 use super::{
     Caller, Chain, Load, Overrides, Place, ProxyAttempts, Scenario, ScenarioError, Service, builtin,
     read::{Draft, RetryKeys, ServiceKeys},
+    repeat::key,
     suggest::did_you_mean,
     tree::Node,
     values::MAX_SCENARIO_NAME,
@@ -75,10 +76,27 @@ impl Scenario {
         let text = toml::to_string(&self.effective()).expect("the keys of a scenario file are TOML");
         let mut tree = Node::parse("the running services", &text)?;
         for assignment in &overrides.set {
-            tree.set(assignment)?;
+            for assignment in self.of_every_caller(assignment) {
+                tree.set(&assignment)?;
+            }
         }
         let draft = Draft::read(&tree)?;
         Builder { draft, overrides }.scenario(&self.name)
+    }
+
+    /// A key of `[retry]` as each caller has it: here every caller has keys of its own already, which would beat the shared one.
+    fn of_every_caller(&self, assignment: &str) -> Vec<String> {
+        let Some(rest) = assignment.trim_start().strip_prefix("retry.") else {
+            return vec![assignment.to_owned()];
+        };
+        let services = self
+            .chain
+            .callers()
+            .skip(1)
+            .map(|(name, _)| format!("services.{}.retry.{rest}", key(name)));
+        // The client makes as many attempts as it is told itself.
+        let client = (!rest.trim_start().starts_with("attempts")).then(|| format!("{CLIENT}.retry.{rest}"));
+        services.chain(client).collect()
     }
 
     /// The services' names, top first.

@@ -128,7 +128,7 @@ fn flag(name: &str, value: &str) -> String {
 }
 
 /// A service's name as a key of a dotted path.
-fn key(name: &str) -> String {
+pub(super) fn key(name: &str) -> String {
     if name.contains('.') {
         format!("\"{name}\"")
     } else {

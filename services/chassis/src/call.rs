@@ -23,6 +23,12 @@ pub const DEADLINE: &str = "retryscope-deadline";
 /// All of them are below 2^53, so that a viewer in a browser shows them unrounded.
 pub const FOREIGN: u64 = 1 << 52;
 
+/// Whether a request of ours or a stranger's may have this number. What lies just below the strangers' is nobody's: one such
+/// arrival would leave no number for anybody else.
+fn is_a_number(request: u64) -> bool {
+    (1..FOREIGN / 2).contains(&request) || (FOREIGN..FOREIGN * 2).contains(&request)
+}
+
 /// Most layers a path may name; longer ones are foreign.
 const MAX_LAYERS: usize = 64;
 
@@ -64,7 +70,7 @@ impl AttemptPath {
             .map(|part| part.parse().ok())
             .collect::<Option<_>>()?;
         (attempts.len() <= MAX_LAYERS).then_some(Self {
-            request: request.parse().ok()?,
+            request: request.parse().ok().filter(|number| is_a_number(*number))?,
             attempts,
         })
     }
@@ -243,6 +249,9 @@ mod tests {
             "x:1",
             "17:1..2",
             "17:-1",
+            "0:1",
+            "2251799813685248:1",
+            "18446744073709551615:1",
             &format!("1:{}1", "1.".repeat(64)),
         ] {
             assert_eq!(AttemptPath::read(foreign), None, "{foreign}");

@@ -230,8 +230,11 @@ impl control_server::Control for Control {
 
     async fn reserve(&self, request: Request<lab::ReserveRequest>) -> Result<Response<lab::Reserved>, Status> {
         let lab::ReserveRequest { count, at_least } = request.into_inner();
-        if !(1..=MAX_RESERVED).contains(&count) || at_least >= crate::call::FOREIGN / 2 {
-            return Err(Status::invalid_argument(format!("reserve 1 to {MAX_RESERVED} numbers")));
+        let limit = crate::call::FOREIGN / 4;
+        if !(1..=MAX_RESERVED).contains(&count) || at_least >= limit {
+            return Err(Status::invalid_argument(format!(
+                "{count} numbers from {at_least} on: reserve 1 to {MAX_RESERVED} below {limit}"
+            )));
         }
         let mut first = 0;
         let _ = self.numbers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {

@@ -120,7 +120,10 @@ const FOREIGN_COUNTER_BITS: u32 = 28;
 #[derive(Debug, Default)]
 struct Ledger {
     buckets: BTreeMap<Bucket, Totals>,
-    followed: Vec<Range>,
+    /// Who follows what, each under a number of its own.
+    followed: Vec<(u64, Range)>,
+    /// How often somebody has begun to follow.
+    follows: u64,
     /// Generations up to this one share number 0.
     merged_through: u64,
     methods: Vec<Arc<str>>,
@@ -132,7 +135,7 @@ struct Ledger {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Bucket {
     generation: u64,
-    /// First number of the range it is followed in; 0 for none.
+    /// Whose range it is in, by the number of the follow; 0 for nobody's.
     followed: u64,
 }
 
@@ -193,24 +196,33 @@ impl Reading {
 impl Ledger {
     /// The counts that an event of this request under this generation belongs to.
     fn bucket(&mut self, generation: u64, request: u64) -> &mut Totals {
-        if !self.buckets.contains_key(&self.name(generation, request)) {
-            self.make_room();
-        }
-        // Named anew: to make room may have put this very generation together with older ones.
-        let bucket = self.name(generation, request);
-        self.buckets.entry(bucket).or_default()
+        let followed = self.follower_of(request);
+        self.bucket_of(generation, followed)
     }
 
-    fn name(&self, generation: u64, request: u64) -> Bucket {
-        let followed = self.followed.iter().find(|range| range.contains(request));
-        Bucket {
-            generation: if generation <= self.merged_through {
+    /// Who follows this request now; 0 for nobody.
+    fn follower_of(&self, request: u64) -> u64 {
+        let found = self.followed.iter().find(|(_, range)| range.contains(request));
+        found.map_or(0, |(number, _)| *number)
+    }
+
+    /// The counts of a follow, or of all others once it has ended.
+    fn bucket_of(&mut self, generation: u64, followed: u64) -> &mut Totals {
+        let is_followed = self.followed.iter().any(|(number, _)| *number == followed);
+        let followed = if is_followed { followed } else { 0 };
+        let named = |ledger: &Self| Bucket {
+            generation: if generation <= ledger.merged_through {
                 0
             } else {
                 generation
             },
-            followed: followed.map_or(0, |range| range.first),
+            followed,
+        };
+        if !self.buckets.contains_key(&named(self)) {
+            self.make_room();
         }
+        // Named after room was made: this very generation may have been put together with older ones.
+        self.buckets.entry(named(self)).or_default()
     }
 
     /// Puts the oldest generation together with those before it when there are too many.
@@ -276,7 +288,8 @@ impl Counts {
         if request < FOREIGN {
             ledger.highest_request = ledger.highest_request.max(request);
         }
-        let totals = ledger.bucket(generation, request);
+        let followed = ledger.follower_of(request);
+        let totals = ledger.bucket_of(generation, followed);
         totals.received += 1;
         totals.in_flight += 1;
         totals.foreign += u64::from(request >= FOREIGN);
@@ -301,7 +314,7 @@ impl Counts {
             method,
             attempt,
             generation,
-            request,
+            followed,
             start_us,
             place,
             open: true,
@@ -344,14 +357,13 @@ impl Counts {
     /// A copy of everything, or of the requests followed from `first` on; `None` when nobody follows them.
     pub fn read(&self, first: Option<u64>) -> Option<Reading> {
         let ledger = self.ledger();
-        if let Some(first) = first
-            && !ledger.followed.iter().any(|range| range.first == first)
-        {
-            return None;
-        }
+        let follow = match first {
+            None => None,
+            Some(first) => Some(ledger.followed.iter().find(|(_, range)| range.first == first)?.0),
+        };
         let mut generations: BTreeMap<u64, Totals> = BTreeMap::new();
         for (bucket, totals) in &ledger.buckets {
-            if first.is_none_or(|first| bucket.followed == first) {
+            if follow.is_none_or(|follow| bucket.followed == follow) {
                 *generations.entry(bucket.generation).or_default() += totals;
             }
         }
@@ -385,16 +397,18 @@ impl Counts {
             return Err(FollowError::Empty);
         }
         let mut ledger = self.ledger();
-        if ledger.followed.iter().any(|other| other.overlaps(range)) {
+        if ledger.followed.iter().any(|(_, other)| other.overlaps(range)) {
             return Err(FollowError::Taken);
         }
         if ledger.followed.len() >= MAX_FOLLOWERS {
             return Err(FollowError::TooMany);
         }
-        ledger.followed.push(range);
+        ledger.follows += 1;
+        let number = ledger.follows;
+        ledger.followed.push((number, range));
         Ok(Followed {
             counts: Arc::clone(self),
-            range,
+            number,
         })
     }
 }
@@ -403,16 +417,19 @@ impl Counts {
 #[derive(Debug)]
 pub struct Followed {
     counts: Arc<Counts>,
-    range: Range,
+    number: u64,
 }
 
 impl Drop for Followed {
     fn drop(&mut self) {
         let mut ledger = self.counts.ledger();
-        ledger.followed.retain(|range| *range != self.range);
-        let first = self.range.first;
+        ledger.followed.retain(|(number, _)| *number != self.number);
         ledger.rename(|bucket| Bucket {
-            followed: if bucket.followed == first { 0 } else { bucket.followed },
+            followed: if bucket.followed == self.number {
+                0
+            } else {
+                bucket.followed
+            },
             ..bucket
         });
     }
@@ -451,7 +468,8 @@ pub struct Arrived {
     method: Arc<str>,
     attempt: u32,
     generation: u64,
-    request: u64,
+    /// Who followed it when it came: who begins later counts neither its start nor its end.
+    followed: u64,
     start_us: u64,
     place: Option<Place>,
     open: bool,
@@ -470,7 +488,7 @@ impl Arrived {
         let duration_us = monotonic_us().saturating_sub(self.start_us);
         let mut ledger = self.counts.ledger();
         // Its bucket may have been put together with others meanwhile, its start with it.
-        let totals = ledger.bucket(self.generation, self.request);
+        let totals = ledger.bucket_of(self.generation, self.followed);
         totals.in_flight -= 1;
         totals.work_done += u64::from(work_done);
         let key = ArrivalKey {
@@ -660,6 +678,23 @@ mod tests {
             (totals.received, totals.in_flight, totals.links["below"].sent),
             (5, 0, 4)
         );
+    }
+
+    #[test]
+    fn an_arrival_counts_its_end_where_it_counted_its_start() {
+        let counts = Counts::new(10);
+        let range = Range { first: 5, count: 1 };
+        let before = counts.arrive("m", &context(5, 1));
+        let first = counts.follow(range).unwrap();
+        let during = counts.arrive("m", &context(5, 2));
+        before.end(Outcome::Expired, false);
+        assert_eq!(counts.read(Some(5)).unwrap().totals().in_flight, 1);
+        drop(first);
+        let _second = counts.follow(range).unwrap();
+        during.end(Outcome::Expired, false);
+        assert_eq!(counts.read(Some(5)).unwrap().totals().received, 0);
+        let totals = counts.totals();
+        assert_eq!((totals.received, totals.in_flight), (2, 0));
     }
 
     #[test]

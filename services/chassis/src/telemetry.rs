@@ -168,6 +168,11 @@ fn processor(endpoint: &str, queue: usize, resource: &Resource) -> Result<BatchS
         // The exporter would be one more retry layer, and its copies would look like damage. A loss is seen: made is
         // compared with collected.
         .with_retry_policy(RetryPolicy::disabled())
+        // The library adds what OTEL_EXPORTER_OTLP_HEADERS says to every exporter: a user's secret is not for this collector.
+        .with_interceptor(|mut request: tonic::Request<()>| {
+            request.metadata_mut().clear();
+            Ok(request)
+        })
         .build()
         .map_err(|source| TelemetryError {
             endpoint: endpoint.to_owned(),

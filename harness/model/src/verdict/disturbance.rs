@@ -83,6 +83,13 @@ pub enum Disturbance {
         /// How many.
         count: u64,
     },
+    /// A fault that counts the arrivals of the whole process counted others besides those of the run.
+    SharedFault {
+        /// Where.
+        service: String,
+        /// How many others.
+        count: u64,
+    },
     /// The HTTP/2 library ended connections, and turned away what was on them before it could be counted.
     RejectedByTransport {
         /// Where.
@@ -127,6 +134,7 @@ impl Disturbance {
             | Self::Unfinished { .. }
             | Self::Interrupted
             | Self::Mixed { .. }
+            | Self::SharedFault { .. }
             | Self::RejectedByTransport { .. }
             | Self::DeadlinePassed { .. } => true,
             Self::DuplicateSpans { .. }
@@ -163,6 +171,7 @@ impl Disturbance {
             Self::Unfinished { .. } => "unfinished",
             Self::Interrupted => "interrupted",
             Self::Mixed { .. } => "mixed",
+            Self::SharedFault { .. } => "shared_fault",
             Self::RejectedByTransport { .. } => "rejected_by_transport",
             Self::NotSettled { .. } => "not_settled",
             Self::DeadlinePassed { .. } => "deadline_passed",
@@ -204,6 +213,10 @@ impl fmt::Display for Disturbance {
             Self::Unfinished { count } => write!(f, "Requests that had no end when counting stopped: {count}."),
             Self::Interrupted => f.write_str("The run was interrupted."),
             Self::Mixed { count } => write!(f, "Requests that met other settings than those predicted for: {count}."),
+            Self::SharedFault { service, count } => write!(
+                f,
+                "The fault of {service} counts the arrivals of the whole process, and others came besides ours: {count}."
+            ),
             Self::RejectedByTransport { service, count } => {
                 write!(
                     f,

@@ -56,17 +56,24 @@ pub fn up(started: &Started, program: &str, style: Style) -> String {
     let bottom = started.services.last().map_or("the bottom", |row| row.name.as_str());
     let bottom = words::name(bottom, 20);
     let fails = format!("{bottom} answers UNAVAILABLE");
-    let captions: [&[&str]; 2] = [
-        &[
+    let captions = [
+        [
             "1 request, and every call it causes",
             &fails,
             "every caller makes 2 attempts",
             "everything works again",
             "what has arrived so far",
         ],
-        &["1 request", "it breaks", "2 attempts", "it works", "what arrived"],
+        ["1 request", "it breaks", "2 attempts", "it works", "what arrived"],
     ];
-    next::listed(&mut screen, program, &COMMANDS, &captions);
+    // What is down already is not broken by `fail`.
+    let is_down = picture::bottom_fault(started.chain.trim_matches('\'')).is_some();
+    let is_offered = |place: &usize| !(is_down && COMMANDS[*place] == "fail");
+    let places: Vec<usize> = (0..COMMANDS.len()).filter(is_offered).collect();
+    let commands: Vec<&str> = places.iter().map(|place| COMMANDS[*place]).collect();
+    let captions = captions.map(|captions| places.iter().map(|place| captions[*place]).collect::<Vec<_>>());
+    let captions = captions.each_ref().map(Vec::as_slice);
+    next::listed(&mut screen, program, &commands, &captions);
     screen.gap();
     if let Some(method) = started
         .services
