@@ -888,11 +888,11 @@ fn fail_reads_faults_and_services() {
     );
     assert_eq!(failed(&["web"]), [(web(), plain)]);
     assert_eq!(
-        failed(&["web=fail:p=0.5", "db", "refuse"]),
+        failed(&["web=fail:p=0.5", "refuse", "db"]),
         [
             (web(), fault("fail:p=0.5")),
+            (None, fault("refuse")),
             (Some("db".to_owned()), plain),
-            (None, fault("refuse"))
         ]
     );
     for (words, named) in [
@@ -905,6 +905,7 @@ fn fail_reads_faults_and_services() {
             &["web", "web=refuse"],
             "fail web=refuse: web has a fault from another word already",
         ),
+        (&["db", "refuse"], "to give db this fault write db=refuse"),
         (&["fail", "refuse"], "fail refuse: the bottom service has a fault"),
         (&["fail:p=2"], "fail fail:p=2: "),
         (&["web=explode"], "fail web=explode: `explode` is not a fault"),

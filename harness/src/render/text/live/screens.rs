@@ -66,7 +66,6 @@ export RETRYSCOPE_ATTACH=\\
 'frontend=127.0.0.1:41235,checkout=127.0.0.1:41237,pricing=127.0.0.1:41239,'\\
 'inventory=127.0.0.1:41241'
   harness call      1 request, and every call it causes
-  harness fail      inventory answers UNAVAILABLE
   harness retry 2   every caller makes 2 attempts
   harness heal      everything works again
   harness status    what has arrived so far
