@@ -140,13 +140,16 @@ pub async fn run(scenario: &Scenario, mut options: Options) -> Result<Ran, RunEr
         return measure(scenario, plan, options, None).await;
     };
     let put = Put::plan(&standing, &plan.services);
-    if let Err(error) = put.there(&mut standing).await {
-        // Half of the services may have got it.
-        let _ = put.back(&mut standing).await;
-        return Err(error.into());
-    }
+    let generation = match put.there(&mut standing).await {
+        Ok(generation) => generation,
+        Err(error) => {
+            // Half of the services may have got it.
+            let _ = put.back(&mut standing).await;
+            return Err(error.into());
+        }
+    };
     let is_looked_at = options.viewer.is_some();
-    let ran = measure(scenario, plan, options, Some((&standing, flag))).await;
+    let ran = measure(scenario, plan, options, Some((&standing, generation, flag))).await;
     if is_looked_at {
         // What they export by themselves may wait for seconds, and the address of the trace is shown now.
         let labs = standing.labs();
@@ -183,12 +186,13 @@ impl Put {
         self.there.iter().all(Settings::is_empty)
     }
 
-    /// One switch, where one is needed.
-    async fn there(&self, standing: &mut Standing) -> Result<(), StandingError> {
-        if !self.changes_nothing() || !standing.is_level() {
-            standing.switch(&self.there).await?;
+    /// One switch, where one is needed; answers the number of the settings that the run is about.
+    async fn there(&self, standing: &mut Standing) -> Result<u64, StandingError> {
+        if self.changes_nothing() && standing.is_level() {
+            Ok(standing.generation())
+        } else {
+            standing.switch(&self.there).await
         }
-        Ok(())
     }
 
     /// Takes back what is still as it was put: what somebody else has changed meanwhile stays.
@@ -218,16 +222,18 @@ async fn measure(
     scenario: &Scenario,
     plan: Plan,
     mut options: Options,
-    attached: Option<(&Standing, Option<Attach>)>,
+    attached: Option<(&Standing, u64, Option<Attach>)>,
 ) -> Result<Ran, RunError> {
     let entry = plan.roles[0];
     let interrupt = options.interrupt.clone();
     let mut phases = Phases::begin(SystemTime::now());
 
-    let standing = attached.as_ref().map(|(standing, _)| *standing);
-    let mut up = match standing {
+    let mut up = match &attached {
         None => Up::start(plan, &mut options).await?,
-        Some(standing) => Up::attach(plan, &mut options, standing, scenario.load.requests).await?,
+        Some((standing, generation, _)) => {
+            let requests = scenario.load.requests;
+            Up::attach(plan, &mut options, (standing, *generation), requests).await?
+        }
     };
     let _spans_go_here = up.telemetry.enter();
     let described = up.describe().await?;
@@ -270,7 +276,7 @@ async fn measure(
         phases,
         expectations: options.expectations,
         viewer: options.viewer,
-        attach: attached.and_then(|(_, flag)| flag),
+        attach: attached.and_then(|(.., flag)| flag),
     };
     Ok(Ran {
         report: judge::report(&measured),
@@ -395,7 +401,12 @@ impl Up {
     }
 
     /// Goes along with services that already run: they count our requests apart, and copy our spans.
-    async fn attach(plan: Plan, options: &mut Options, standing: &Standing, requests: u64) -> Result<Self, RunError> {
+    async fn attach(
+        plan: Plan,
+        options: &mut Options,
+        (standing, generation): (&Standing, u64),
+        requests: u64,
+    ) -> Result<Self, RunError> {
         let nonce = nonce();
         let own = standing.own_address().await.map_err(RunError::NoWayBack)?;
         // Who exports by itself has already sent there what we would forward.
@@ -419,7 +430,7 @@ impl Up {
             telemetry,
             counts: Counts::new(0),
             first,
-            generation: Some(standing.generation()),
+            generation: Some(generation),
             seen: Vec::new(),
             follows,
         })

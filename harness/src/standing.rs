@@ -187,8 +187,9 @@ impl Standing {
                 }
             }
             self.describe().await?;
-            if !stale && self.is_level() {
-                return Ok(self.generation());
+            // Somebody else may have put a newer one in force by now: ours was, and its number is what we know it by.
+            if !stale {
+                return Ok(generation);
             }
         }
         Err(StandingError::Contended)

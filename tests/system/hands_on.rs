@@ -30,6 +30,11 @@ pub fn tests() -> Vec<Trial> {
             broken_and_healed,
         ),
         test("hands_on::up_leaves_at_ctrl_c_and_nothing_stays_behind", leaves),
+        test(
+            "hands_on::retry_changes_what_is_set_already_and_an_owner_always_retries",
+            retried,
+        ),
+        test("hands_on::up_takes_no_file_of_others_and_no_client", refused_up),
         test("hands_on::a_busy_port_is_named_before_anything_starts", busy),
         test(
             "hands_on::up_starts_as_a_line_says_on_the_ports_it_is_given",
@@ -227,6 +232,64 @@ fn leaves() -> Result<(), Failed> {
         })?;
     }
     Ok(())
+}
+
+fn retried() -> Result<(), Failed> {
+    let up = Up::of_four(&["--fault", "fail"])?;
+    let backoffs = |up: &Up| -> Result<Vec<Value>, Failed> {
+        let status = up.status()?;
+        let rows = status["services"].as_array().ok_or("no services")?;
+        Ok(rows[..3].iter().map(|row| row["backoff"].clone()).collect())
+    };
+    for (value, shown) in [
+        ("{initial='10ms'}", "initial=10ms"),
+        ("{initial='60ms'}", "initial=60ms"),
+    ] {
+        exits(&up.ask(&["retry", "--set", &format!("retry.backoff={value}")]), 0)?;
+        let now = backoffs(&up)?;
+        let is_set = |backoff: &Value| backoff.as_str().is_some_and(|text| text.contains(shown));
+        check(now.iter().all(is_set), || format!("{now:?}"))?;
+    }
+    exits(&up.ask(&["retry", "--set", "retry.backoff=none"]), 0)?;
+    let now = backoffs(&up)?;
+    check(now.iter().all(Value::is_null), || format!("{now:?}"))?;
+    exits(&up.ask(&["retry", "--retry-on", "any"]), 0)?;
+    check(up.status()?["services"][0]["retry_on"] == "any", || {
+        "not any".to_owned()
+    })?;
+    for (owner, wanted) in [
+        ("frontend", [1, 3, 3, 3]),
+        ("checkout", [1, 1, 3, 3]),
+        ("pricing", [1, 1, 1, 3]),
+    ] {
+        exits(&up.ask(&["retry", "--owner", owner]), 0)?;
+        let ran = up.ask(&["call"]);
+        exits(&ran, UNAVAILABLE)?;
+        counts(&ran, &wanted)?;
+    }
+    Ok(())
+}
+
+fn refused_up() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let mine = folder.path().join("mine.toml");
+    std::fs::write(&mine, "precious = true\n")?;
+    let ran = run_plain(&["up".as_ref(), "--ready-file".as_ref(), mine.as_os_str()]);
+    exits(&ran, 2)?;
+    check(std::fs::read_to_string(&mine)? == "precious = true\n", || {
+        "it was written".to_owned()
+    })?;
+    let up = Up::of_four(&[])?;
+    let ran = run_plain(&["up".as_ref(), "--ready-file".as_ref(), up.ready().as_os_str()]);
+    exits(&ran, 2)?;
+    check(ran.stderr.contains("still up") || ran.stderr.contains("port"), || {
+        ran.stderr.clone()
+    })?;
+    let ran = run_plain(&["up", "client x3 > web x3 > db"]);
+    exits(&ran, 2)?;
+    check(ran.stderr.contains("call --attempts-at client=3"), || {
+        ran.stderr.clone()
+    })
 }
 
 fn busy() -> Result<(), Failed> {

@@ -54,6 +54,14 @@ pub fn tests() -> Vec<Trial> {
         test("live::requests_of_two_runs_at_once_are_told_apart", || {
             block_on(two_runs_at_once())
         }),
+        test(
+            "live::two_runs_that_put_different_faults_never_judge_each_others",
+            || block_on(two_faults_at_once()),
+        ),
+        test(
+            "live::a_fault_of_the_process_that_others_share_leaves_no_verdict",
+            || block_on(shared_fault()),
+        ),
         test("live::a_run_puts_its_settings_and_takes_them_back", || {
             block_on(a_run_takes_its_settings_back())
         }),
@@ -394,6 +402,64 @@ async fn two_runs_at_once() -> Result<(), Failed> {
     let status = up.status().await?;
     let all: Vec<_> = status.services.iter().map(|service| service.received).collect();
     check(all == [90, 270, 810, 2430], || format!("{all:?}"))?;
+    up.down().await;
+    Ok(())
+}
+
+/// Each ends with the counts of its own fault, or without a verdict.
+async fn two_faults_at_once() -> Result<(), Failed> {
+    let up = Chain::up(&Overrides::default()).await?;
+    for _ in 0..6 {
+        let runs = [("fail:first=1", 2), ("fail:first=2", 3)].map(|(fault, each)| {
+            let overrides = Overrides {
+                faults: vec![(None, fault.parse().expect("a fault"))],
+                requests: Some(30),
+                concurrency: Some(4),
+                ..Overrides::default()
+            };
+            (each, beside(up.attach.clone(), overrides))
+        });
+        for (each, run) in runs {
+            match run.join().map_err(|_| "a run panicked")? {
+                Ok(ran) if ran.report.verdict == Verdict::AsPredicted => {
+                    let counts = received(&ran.report);
+                    check(counts[3] == 30 * each, || format!("{counts:?}, {each} each"))?;
+                }
+                Ok(ran) => check(ran.report.verdict == Verdict::Incomplete, || {
+                    format!("{:?}: {:?}", ran.report.verdict, ran.report.reasons)
+                })?,
+                Err(error) => check(error.contains("switching") || error.contains("Contended"), || {
+                    error.clone()
+                })?,
+            }
+        }
+    }
+    up.down().await;
+    Ok(())
+}
+
+async fn shared_fault() -> Result<(), Failed> {
+    let up = Chain::up(&Overrides::default()).await?;
+    let backoff = r#"retry.backoff={ initial = "20ms", multiplier = 1, max = "20ms", jitter = "none" }"#;
+    up.switch(Overrides {
+        faults: vec![(None, "fail:first=20,scope=process".parse().expect("a fault"))],
+        set: vec![format!("services.pricing.{backoff}")],
+        ..Overrides::default()
+    })
+    .await?;
+    let run = beside(up.attach.clone(), Overrides::default());
+    while up.status().await?.services[3].received == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    stranger(&up).await?;
+    let ran = run.join().map_err(|_| "the run panicked")??;
+    check(ran.report.verdict == Verdict::Incomplete, || {
+        format!("{:?}: {:?}", ran.report.verdict, received(&ran.report))
+    })?;
+    check(
+        ran.report.reasons.iter().any(|reason| reason.kind == "shared_fault"),
+        || format!("{:?}", ran.report.reasons),
+    )?;
     up.down().await;
     Ok(())
 }
