@@ -118,8 +118,8 @@ pub struct Described {
     pub generation: u64,
     /// Its process number, in its own namespace.
     pub pid: u32,
-    /// Whether it sends its spans somewhere by itself.
-    pub exports: bool,
+    /// Where it sends its spans by itself; empty for nowhere, and in words where its OTEL_* variables say it.
+    pub exports_to: String,
     /// The highest request number it has seen.
     pub highest_request: u64,
     /// Arrivals under these settings, as far as its fault counts them.
@@ -176,7 +176,7 @@ impl Lab {
             config,
             generation: said.generation,
             pid: said.pid,
-            exports: !said.exports_to.is_empty(),
+            exports_to: said.exports_to,
             highest_request: said.highest_request,
             seen: said.seen,
         })

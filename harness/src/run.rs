@@ -409,10 +409,15 @@ impl Up {
     ) -> Result<Self, RunError> {
         let nonce = nonce();
         let own = standing.own_address().await.map_err(RunError::NoWayBack)?;
-        // Who exports by itself has already sent there what we would forward.
-        let exporting = standing.services.iter().filter(|service| service.described.exports);
-        let forward = options.forward.take();
-        let forward = forward.map(|forward| forward.without(exporting.map(|service| service.name.clone()).collect()));
+        let forward = options.forward.take().map(|forward| {
+            // Who exports to the same place has already sent there what we would forward. Where OTEL_* variables say the
+            // place it is not known, and taken for the same: twice the same span is worse in a viewer than none.
+            let goes_there = |place: &str| !place.is_empty() && (place == forward.url() || !place.starts_with("http"));
+            let services = standing.services.iter();
+            let exporting = services.filter(|service| goes_there(&service.described.exports_to));
+            let names = exporting.map(|service| service.name.clone()).collect();
+            forward.without(names)
+        });
         let collector = Collector::start_on(own, nonce.clone(), forward)?;
         let spans_to = collector.address();
         let first = standing.reserve(requests).await?;

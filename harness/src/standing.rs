@@ -323,7 +323,7 @@ mod tests {
                 },
                 generation: 1,
                 pid: 1,
-                exports: false,
+                exports_to: String::new(),
                 highest_request: 0,
                 seen: 0,
             },

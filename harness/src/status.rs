@@ -68,7 +68,7 @@ fn service(service: &Service, totals: &lab::Totals) -> LiveService {
         on_failure: calls.then(|| config.on_failure.to_string()),
         transport_codes: config.transport_codes.to_string(),
         fault: config.fault.to_string(),
-        exports: service.described.exports,
+        exports: !service.described.exports_to.is_empty(),
         received: totals.received,
         in_flight: totals.in_flight,
         work_done: totals.work_done,

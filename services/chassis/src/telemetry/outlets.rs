@@ -9,7 +9,7 @@ use opentelemetry_sdk::{
 };
 use std::{
     sync::{Arc, PoisonError, RwLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// All outlets of a process.
@@ -136,12 +136,14 @@ impl SpanProcessor for Outlets {
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        let until = Instant::now() + timeout;
+        let left = || until.saturating_duration_since(Instant::now());
         for follower in self.followers() {
-            let _ = follower.processor.shutdown_with_timeout(timeout);
+            let _ = follower.processor.shutdown_with_timeout(left());
         }
         self.0
             .own
             .as_ref()
-            .map_or(Ok(()), |own| own.shutdown_with_timeout(timeout))
+            .map_or(Ok(()), |own| own.shutdown_with_timeout(left()))
     }
 }
