@@ -61,6 +61,28 @@ impl LabError {
     }
 }
 
+impl LabError {
+    /// Whether nobody listens there.
+    pub fn is_refused(&self) -> bool {
+        let Self::Unreachable { status, .. } = self else {
+            return false;
+        };
+        let mut cause = std::error::Error::source(status.as_ref());
+        while let Some(error) = cause {
+            if let Some(io) = error.downcast_ref::<std::io::Error>() {
+                return io.kind() == std::io::ErrorKind::ConnectionRefused;
+            }
+            cause = error.source();
+        }
+        false
+    }
+
+    /// Whether the service answers and does not know what was asked for: it was started anew.
+    pub fn is_forgotten(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if status.code() == Code::NotFound)
+    }
+}
+
 /// The secret of control ports, as it is sent.
 #[derive(Debug, Clone, Default)]
 pub struct Token(Option<MetadataValue<Ascii>>);
@@ -308,9 +330,12 @@ impl Lab {
             };
             let (service, status) = (self.service.clone(), Box::new(status));
             match status.code() {
-                Code::FailedPrecondition | Code::InvalidArgument | Code::Unauthenticated | Code::Unimplemented => {
-                    LabError::Refused { service, status }
-                }
+                Code::FailedPrecondition
+                | Code::InvalidArgument
+                | Code::NotFound
+                | Code::ResourceExhausted
+                | Code::Unauthenticated
+                | Code::Unimplemented => LabError::Refused { service, status },
                 _ => LabError::Unreachable {
                     service,
                     address: self.address.clone(),

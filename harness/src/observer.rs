@@ -179,6 +179,13 @@ impl Observer {
             let service = || lab.service().to_owned();
             match reading {
                 None => {}
+                Some(Err(error)) if error.is_forgotten() => {
+                    self.troubled.push(service());
+                    self.disturbances.push(Disturbance::ProcessDied {
+                        service: service(),
+                        how: "it was started anew and knows nothing of this run".to_owned(),
+                    });
+                }
                 Some(Err(_)) => silent.push(service()),
                 Some(Ok(now)) => {
                     if let Some((from, to)) = before.as_ref().and_then(|before| went_back(before, &now)) {

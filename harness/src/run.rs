@@ -43,6 +43,9 @@ const SPAN_QUEUE: (u128, u128) = (2_048, DEFAULT_SPAN_QUEUE as u128);
 /// Longest wait for spans that attached services send elsewhere.
 const LAST_SPANS: Duration = Duration::from_secs(5);
 
+/// How far above the numbers that were seen free ones are looked for.
+const FURTHEST_UP: u64 = 8 * scenario::MAX_REQUESTS;
+
 /// What a run needs besides its scenario.
 pub struct Options {
     /// The program that serves (`PROGRAM service NAME`).
@@ -176,8 +179,9 @@ impl Put {
     fn plan(standing: &Standing, planned: &[Config]) -> Self {
         let now = standing.configs();
         let pairs = || now.iter().zip(planned);
+        let different: Vec<_> = pairs().map(|(now, then)| standing::difference(now, then)).collect();
         Self {
-            there: pairs().map(|(now, then)| standing::difference(now, then)).collect(),
+            there: standing::whole(&different, planned, true),
             back: pairs().map(|(now, then)| standing::difference(then, now)).collect(),
         }
     }
@@ -420,11 +424,18 @@ impl Up {
         });
         let collector = Collector::start_on(own, nonce.clone(), forward)?;
         let spans_to = collector.address();
-        let first = standing.reserve(requests).await?;
         let otlp = format!("http://{spans_to}");
-        let (followed, follows) = standing
-            .follow((first, requests), (&otlp, &nonce), plan.client.span_queue)
-            .await?;
+        let queue = plan.client.span_queue;
+        let mut further_up = 0;
+        let (first, followed, follows) = loop {
+            let first = standing.reserve(requests, further_up).await?;
+            match standing.follow((first, requests), (&otlp, &nonce), queue).await {
+                Ok((followed, follows)) => break (first, followed, follows),
+                // The top service was started anew, and begins with numbers that another run still holds further down.
+                Err(error) if error.is_stale() && further_up < FURTHEST_UP => further_up += scenario::MAX_REQUESTS,
+                Err(error) => return Err(error.into()),
+            }
+        };
         let fleet = Fleet::attached(standing);
         let (client, telemetry) = client(plan.client, &fleet, &nonce, spans_to)?;
         Ok(Self {

@@ -12,7 +12,11 @@ use chassis::{
 };
 use futures_util::future::join_all;
 use proto::lab::v1 as lab;
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    time::Duration,
+};
 use thiserror::Error;
 use tonic::Streaming;
 
@@ -77,7 +81,9 @@ pub enum StandingError {
 }
 
 /// How often a switch is tried again when somebody else was quicker.
-const SWITCHES: u32 = 10;
+const SWITCHES: u32 = 40;
+/// Longest pause before the next try, drawn anew each time, so that two do not keep in step.
+const PAUSE_MS: u64 = 25;
 
 impl Standing {
     /// Finds the chain.
@@ -114,7 +120,7 @@ impl Standing {
                     });
                 }
                 // Nobody named these ports: a closed one belongs to a shorter chain.
-                Err(LabError::Unreachable { .. }) if *attach == Attach::Default => {}
+                Err(error) if *attach == Attach::Default && error.is_refused() => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -191,14 +197,16 @@ impl Standing {
             if !stale {
                 return Ok(generation);
             }
+            tokio::time::sleep(Duration::from_millis(rand::random_range(1..=PAUSE_MS))).await;
+            self.describe().await?;
         }
         Err(StandingError::Contended)
     }
 
-    /// Request numbers for nobody else: the first of `count`.
-    pub async fn reserve(&self, count: u64) -> Result<u64, LabError> {
+    /// Request numbers for nobody else: the first of `count`, so far up from those that have been seen.
+    pub async fn reserve(&self, count: u64, further_up: u64) -> Result<u64, LabError> {
         let seen = self.services.iter().map(|service| service.described.highest_request);
-        let at_least = seen.max().unwrap_or(0) + 1;
+        let at_least = seen.max().unwrap_or(0) + 1 + further_up;
         self.services[0].lab.reserve(count, at_least).await
     }
 
@@ -299,6 +307,23 @@ pub fn difference(from: &Config, to: &Config) -> Settings {
     changed
         .map(|name| (name.to_owned(), to.get(name).cloned().unwrap_or_default()))
         .collect()
+}
+
+/// What a switch has to say so that the last one wins whole: a setting that differs anywhere is said to everybody, since
+/// somebody else may be half through with another value of it. Faults are each service's own, unless all are healed.
+pub fn whole(different: &[Settings], to: &[Config], faults_too: bool) -> Vec<Settings> {
+    const FAULT: &str = "RETRYSCOPE_FAULT";
+    let names: BTreeSet<&String> = different.iter().flat_map(Settings::keys).collect();
+    let said = different.iter().zip(to).map(|(different, to)| {
+        let pairs = to.write();
+        let shared = names.iter().filter(|name| faults_too || name.as_str() != FAULT);
+        let mut settings = different.clone();
+        for name in shared {
+            settings.insert((*name).clone(), pairs.get(*name).cloned().unwrap_or_default());
+        }
+        settings
+    });
+    said.collect()
 }
 
 #[cfg(test)]

@@ -119,12 +119,14 @@ fn generations(
         .map(|counted| counted.generation)
         .chain([standing.generation()])
         .collect();
+    // What is too long ago to be told apart has number 0 in the totals, and its own in the records.
+    let told_apart = |number: u64| if numbers.contains(&number) { number } else { 0 };
     let of = |number: u64| {
         let rows = standing.services.iter().zip(totals).zip(records);
         let rows = rows.map(|((service, totals), records)| {
             let all = totals.generations.iter().find(|counted| counted.generation == number);
             let apart = count(&service.name, records, |record| {
-                record.generation == number && mixed.contains(&record.request)
+                told_apart(record.generation) == number && mixed.contains(&record.request)
             });
             LiveCount {
                 received: all.map_or(0, |all| all.received).saturating_sub(apart.received),
@@ -137,7 +139,7 @@ fn generations(
             services: rows.collect(),
         }
     };
-    numbers.into_iter().map(of).collect()
+    numbers.iter().copied().map(of).collect()
 }
 
 fn count(service: &str, records: &[lab::Record], wanted: impl Fn(&lab::Record) -> bool) -> LiveCount {

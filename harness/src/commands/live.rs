@@ -200,9 +200,16 @@ impl<'a> Ready<'a> {
     fn check(file: &Path) -> Result<(), Failure> {
         output::check_writable(&Target::File(file.to_owned())).map_err(|error| Failure::usage(text::chain(&error)))?;
         let shown = sanitize(&file.display().to_string());
-        let Ok(found) = std::fs::read_to_string(file) else {
-            return Ok(());
-        };
+        match std::fs::symlink_metadata(file) {
+            Err(_) => return Ok(()),
+            Ok(found) if found.is_file() => {}
+            Ok(_) => {
+                return Err(Failure::usage(format!(
+                    "{shown} is no plain file, and `up` takes its file away at its end: name another one"
+                )));
+            }
+        }
+        let found = std::fs::read_to_string(file).unwrap_or_default();
         if !found.starts_with(READY) && !found.is_empty() {
             return Err(Failure::usage(format!(
                 "{shown} is there and was not written by `up`, which would take it away at its end: name another file"
@@ -284,6 +291,7 @@ pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
     let mut standing = standing(&command.link).await?;
     let before = standing.configs();
     let said = said(&command.to, &command.link);
+    let heals_all = matches!(&command.to, SwitchTo::Heal(services) if services.is_empty());
     let overrides = overrides(command.to, &before)?;
     let change = Change {
         source: None,
@@ -291,12 +299,13 @@ pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
     };
     let scenario = changed(&standing, &change)?;
     let after = scenario.configs().split_off(1);
-    let settings: Vec<_> = before
+    let different: Vec<_> = before
         .iter()
         .zip(&after)
         .map(|(before, after)| standing::difference(before, after))
         .collect();
-    let is_different = settings.iter().any(|settings| !settings.is_empty());
+    let settings = standing::whole(&different, &after, heals_all);
+    let is_different = different.iter().any(|settings| !settings.is_empty());
     let generation = if is_different {
         standing.switch(&settings).await?
     } else {
@@ -306,7 +315,7 @@ pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
         schema: SWITCH_SCHEMA.to_owned(),
         command: said,
         generation,
-        changes: changes(&before, &settings),
+        changes: changes(&before, &different),
         prediction: predict(&scenario),
     };
     Ok(Answer {

@@ -10,6 +10,7 @@ use crate::{
 };
 use std::{
     collections::BTreeMap,
+    io::Read as _,
     net::{Ipv4Addr, SocketAddr},
 };
 use thiserror::Error;
@@ -150,6 +151,9 @@ pub const CONTROL_TOKEN: &str = "RETRYSCOPE_CONTROL_TOKEN";
 /// A file that holds it; [`CONTROL_TOKEN`] beats it.
 pub const CONTROL_TOKEN_FILE: &str = "RETRYSCOPE_CONTROL_TOKEN_FILE";
 
+/// Most bytes of it that are read.
+const MAX_TOKEN_FILE: u64 = 4_096;
+
 /// Spans that may wait in a queue by default: two seconds of a stopped collector at full load.
 pub const DEFAULT_SPAN_QUEUE: usize = 65_536;
 /// Single arrivals kept by default.
@@ -200,7 +204,12 @@ impl Config {
             return Err(ConfigError::Unknown(unknown.clone()));
         }
         let get = |name| pairs.get(name).map(String::as_str).filter(|value| !value.is_empty());
-        let mut config = Self::named(get(SERVICE).ok_or(ConfigError::Missing(SERVICE))?);
+        let name = get(SERVICE).ok_or(ConfigError::Missing(SERVICE))?;
+        if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let shown = name.escape_debug().to_string();
+            return Err(wrong(SERVICE, &shown, &"a name is printable ASCII without blanks"));
+        }
+        let mut config = Self::named(name);
         let address = |name, value: &str| parsed(name, value, |_| "write host:port with an IP address".to_owned());
         let callee_address = |value| {
             parsed(CALLEE_ADDRESS, value, |error: crate::address::AddressError| {
@@ -296,8 +305,9 @@ pub fn control_token() -> Result<Option<String>, ConfigError> {
     let (name, value, text) = if let Some(token) = set(CONTROL_TOKEN) {
         (CONTROL_TOKEN, "(hidden)".to_owned(), Ok(token))
     } else if let Some(file) = set(CONTROL_TOKEN_FILE) {
-        let text = std::fs::read_to_string(&file);
-        (CONTROL_TOKEN_FILE, file, text)
+        let mut text = String::new();
+        let read = std::fs::File::open(&file).and_then(|opened| opened.take(MAX_TOKEN_FILE).read_to_string(&mut text));
+        (CONTROL_TOKEN_FILE, file, read.map(|_| text))
     } else {
         return Ok(None);
     };

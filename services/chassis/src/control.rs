@@ -22,6 +22,8 @@ use tonic::{Request, Response, Status, service::Routes};
 const RECORDS_PER_MESSAGE: usize = 4096;
 /// Copies of spans that may wait at least and at most, whatever is asked for: the whole queue is laid out at once.
 const SPAN_QUEUE: (u64, u64) = (512, 65_536);
+/// Copies that may wait for all followers together.
+const SPAN_QUEUES: u64 = 4 * SPAN_QUEUE.1;
 /// Most request numbers that are given away at once.
 const MAX_RESERVED: u64 = 1 << 32;
 
@@ -40,6 +42,31 @@ pub struct Control {
     /// Turns true when the process is to leave.
     pub leaving: watch::Receiver<bool>,
     numbers: Arc<AtomicU64>,
+    /// Copies that may wait now.
+    queued: Arc<AtomicU64>,
+}
+
+/// A follower's share of the copies that may wait.
+struct Share {
+    queued: Arc<AtomicU64>,
+    copies: u64,
+}
+
+impl Share {
+    /// A share, or nothing where the sum would be too large.
+    fn of(queued: &Arc<AtomicU64>, copies: u64) -> Option<Self> {
+        let taken = queued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
+            Some(now + copies).filter(|sum| *sum <= SPAN_QUEUES)
+        });
+        let queued = Arc::clone(queued);
+        taken.is_ok().then_some(Self { queued, copies })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.queued.fetch_sub(self.copies, Ordering::Relaxed);
+    }
 }
 
 impl Control {
@@ -56,6 +83,7 @@ impl Control {
             telemetry,
             leaving,
             numbers: Arc::new(AtomicU64::new(1)),
+            queued: Arc::default(),
         }
     }
 
@@ -262,7 +290,11 @@ impl control_server::Control for Control {
             .counts
             .follow(range)
             .map_err(|error| Status::failed_precondition(error.to_string()))?;
-        let queue = usize::try_from(span_queue.clamp(SPAN_QUEUE.0, SPAN_QUEUE.1)).unwrap_or(usize::MAX);
+        let queue = span_queue.clamp(SPAN_QUEUE.0, SPAN_QUEUE.1);
+        let share = Share::of(&self.queued, queue).ok_or_else(|| {
+            Status::resource_exhausted("other runs take all the room for copies of spans; try again when one has ended")
+        })?;
+        let queue = usize::try_from(queue).unwrap_or(usize::MAX);
         let copies = self
             .telemetry
             .follow(range, &otlp, &run, queue)
@@ -270,7 +302,7 @@ impl control_server::Control for Control {
         let mut leaving = self.leaving.clone();
         // Open until the other side closes it or is gone, whatever ended it: nothing of a follower stays behind.
         let open = async move {
-            let _while_open = (followed, copies);
+            let _while_open = (followed, copies, share);
             let _ = leaving.wait_for(|leaving| *leaving).await;
             Err(Status::unavailable("the service is leaving"))
         };

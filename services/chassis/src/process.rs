@@ -53,6 +53,9 @@ pub enum ServeError {
     /// Its description of itself.
     #[error("the compiled descriptors cannot be served")]
     Reflection(#[from] tonic_reflection::server::Error),
+    /// The collector did not take the last spans.
+    #[error("spans were left behind: {0}")]
+    SpansLost(String),
     /// Something of the system.
     #[error("{0}")]
     System(&'static str, #[source] std::io::Error),
@@ -104,7 +107,12 @@ pub fn main(default_name: &str, build: Build) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
-            ExitCode::from(2)
+            // Wrong usage or configuration, but for spans that nobody took: then something is not measured.
+            ExitCode::from(if matches!(error, ServeError::SpansLost(_)) {
+                3
+            } else {
+                2
+            })
         }
     }
 }
@@ -190,7 +198,7 @@ pub async fn serve(
     };
     let flushed = telemetry.shutdown().await;
     served.map_err(|error| ServeError::System("the accept loop ended", error))?;
-    flushed.map_err(|error| ServeError::System("spans were left behind", std::io::Error::other(error)))
+    flushed.map_err(ServeError::SpansLost)
 }
 
 fn reflection() -> tonic_reflection::server::Builder<'static> {

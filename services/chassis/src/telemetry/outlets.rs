@@ -34,6 +34,7 @@ struct Follower {
 #[derive(Debug)]
 pub struct Copies {
     outlets: Outlets,
+    range: Range,
     run: String,
 }
 
@@ -55,6 +56,7 @@ impl Outlets {
         self.write(|followers| followers.push(follower));
         Copies {
             outlets: self.clone(),
+            range,
             run: run.to_owned(),
         }
     }
@@ -81,7 +83,9 @@ impl Outlets {
 impl Drop for Copies {
     fn drop(&mut self) {
         let gone = self.outlets.write(|followers| {
-            let (gone, stay) = followers.drain(..).partition(|follower| follower.run == self.run);
+            let (gone, stay) = followers
+                .drain(..)
+                .partition(|follower| follower.run == self.run && follower.range == self.range);
             *followers = stay;
             gone
         });
