@@ -7,7 +7,10 @@ use crate::{
 };
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
-use std::time::Duration;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 /// Longest wait for a chain to stand.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -94,28 +97,43 @@ fn blocks(language: &str) -> Result<Vec<String>, Failed> {
 /// Runs what stays up as it is typed, on its own ports, and drives it as it is typed.
 fn stays_up(line: &str) -> Result<(), Failed> {
     let _ports = FIXED_PORTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let folder = tempfile::tempdir()?;
-    let said = folder.path().join("said");
+    let until_free = Instant::now() + PATIENCE;
+    loop {
+        match driven(line) {
+            // The usual ports lie where the system takes ports from for any connection; one that is taken is soon free again.
+            Err(complaint) if complaint.contains("cannot be had") && Instant::now() < until_free => {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Err(complaint) => return Err(complaint.into()),
+            Ok(()) => return Ok(()),
+        }
+    }
+}
+
+fn driven(line: &str) -> Result<(), String> {
+    let said = |error: std::io::Error| error.to_string();
+    let folder = tempfile::tempdir().map_err(said)?;
+    let [output, complaint] = ["output", "complaint"].map(|name| folder.path().join(name));
+    let read = |file: &Path| std::fs::read_to_string(file).unwrap_or_default();
     let arguments: Vec<_> = line.split(' ').skip(1).collect();
     let mut up = command(&arguments)
-        .stdout(std::fs::File::create(&said)?)
-        .stderr(std::fs::File::create(folder.path().join("complaint"))?)
-        .spawn()?;
-    let complaint = || std::fs::read_to_string(folder.path().join("complaint")).unwrap_or_default();
-    let stands = until(PATIENCE, "the chain stands", || {
-        let has_left = matches!(up.try_wait(), Ok(Some(_)));
-        has_left || std::fs::read_to_string(&said).is_ok_and(|said| said.contains("Ctrl-C"))
+        .stdout(std::fs::File::create(&output).map_err(said)?)
+        .stderr(std::fs::File::create(&complaint).map_err(said)?)
+        .spawn()
+        .map_err(said)?;
+    let _ = until(PATIENCE, "the chain stands", || {
+        matches!(up.try_wait(), Ok(Some(_))) || read(&output).contains("Ctrl-C")
     });
-    let called = stands.and_then(|()| {
-        let call = run_plain(&["call"]);
-        check(call.exit == 0, || {
-            format!("{}{}{}", call.stdout, call.stderr, complaint())
-        })
-    });
+    let call = run_plain(&["call"]);
     interrupt(&up, Signal::INT);
-    let left = up.wait()?;
-    called?;
-    check(left.success(), || format!("{left}"))
+    let left = until(PATIENCE, "up leaves", || matches!(up.try_wait(), Ok(Some(_))));
+    let status = up.wait().map_err(said)?;
+    let all = format!("{}{}{}", call.stdout, call.stderr, read(&complaint));
+    if call.exit == 0 && status.success() && left.is_ok() {
+        Ok(())
+    } else {
+        Err(format!("{status}, call exits {}: {all}", call.exit))
+    }
 }
 
 /// The words that drive a chain which is up.
