@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Longest wait for ports that connections have left behind (TCP's TIME-WAIT takes 60 s on Linux).
+const PORTS_FREE: Duration = Duration::from_secs(180);
 /// Longest wait for a chain to stand.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -97,12 +99,13 @@ fn blocks(language: &str) -> Result<Vec<String>, Failed> {
 /// Runs what stays up as it is typed, on its own ports, and drives it as it is typed.
 fn stays_up(line: &str) -> Result<(), Failed> {
     let _ports = FIXED_PORTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let until_free = Instant::now() + PATIENCE;
+    let until_free = Instant::now() + PORTS_FREE;
     loop {
         match driven(line) {
-            // The usual ports lie where the system takes ports from for any connection; one that is taken is soon free again.
+            // The usual ports lie where the system takes ports from for any connection. One that was closed holds its port
+            // for a minute.
             Err(complaint) if complaint.contains("cannot be had") && Instant::now() < until_free => {
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::sleep(Duration::from_millis(500));
             }
             Err(complaint) => return Err(complaint.into()),
             Ok(()) => return Ok(()),
