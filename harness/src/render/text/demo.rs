@@ -187,15 +187,11 @@ fn sides(every: &Report, one: &Report, owner: &str) -> Vec<String> {
 
 /// What to type next.
 fn offer(screen: &mut Screen, program: &str) {
-    const COMMANDS: [&str; 3] = [
-        "predict 'web x3 > api x3 > db down'",
-        "run --fault fail:first=2",
-        "scenarios",
-    ];
+    const COMMANDS: [&str; 3] = ["up", "predict 'web x3 > api x3 > db down'", "run --fault fail:first=2"];
     const CAPTIONS: [&[&str]; 3] = [
-        &["your chain", "it recovers on the third try", "all built-in ones"],
-        &["your chain", "it recovers on try 3", "all built-in ones"],
-        &["your chain", "it recovers", "all of them"],
+        &["break it, repair it", "your chain", "it recovers on the third try"],
+        &["break it, repair it", "your chain", "it recovers on try 3"],
+        &["break it", "your chain", "it recovers"],
     ];
     next::offers(screen, program, &COMMANDS, &CAPTIONS);
 }

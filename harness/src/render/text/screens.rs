@@ -434,9 +434,9 @@ one owner    1 3 3 3       1 3 3 3       1 3 3 3       AS PREDICTED
 
 Neither saves this request, inventory stays down. They differ in the load.
 
-next    target/release/harness predict 'web x3 > api x3 > db down'   your chain
+next    target/release/harness up                                    break it
+        target/release/harness predict 'web x3 > api x3 > db down'   your chain
         target/release/harness run --fault fail:first=2              it recovers
-        target/release/harness scenarios                             all of them
 "
     );
 }
