@@ -2,7 +2,7 @@
 
 use crate::{
     sanitize::sanitize,
-    scenario::{CONTROL_PORTS, MAX_SERVICES_ATTACHED},
+    scenario::{CONTROL_PORTS, MAX_SERVICES_ATTACHED, shell_quoted},
 };
 use chassis::address::Address;
 use std::{fmt, io::Read as _, net::Ipv4Addr, path::Path};
@@ -81,6 +81,11 @@ impl Attach {
         }
         let pairs: Vec<_> = text.split(',').map(str::trim).filter(|pair| !pair.is_empty()).collect();
         Self::pairs(&pairs)
+    }
+
+    /// The flag that names these services, quoted for a shell.
+    pub fn flag(&self) -> String {
+        format!("--attach {}", shell_quoted(&self.to_string()))
     }
 
     fn pairs(pairs: &[impl AsRef<str>]) -> Result<Self, AttachError> {

@@ -188,9 +188,13 @@ fn scenarios(output: &Output) -> Answer {
     Answer::text(shown)
 }
 
+fn control_token() -> Result<Option<String>, Failure> {
+    chassis::config::control_token().map_err(|error| Failure::usage(sanitize(&error.to_string())))
+}
+
 /// The chain that a command is about.
 async fn standing(link: &Link) -> Result<Standing, Failure> {
-    let token = chassis::config::control_token().map_err(|error| Failure::usage(sanitize(&error.to_string())))?;
+    let token = control_token()?;
     Ok(Standing::find(&link.attach, &Token::new(token.as_deref())).await?)
 }
 

@@ -1,7 +1,11 @@
 //! The services of a run: spawned or attached. Spawned ones are started leaves first, by running this program again, watched
 //! while they run, stopped roots first; attached ones are somebody else's and left running.
 
-use crate::{scenario::Role, standing::Standing};
+use crate::{
+    attach::{Attach, Named},
+    scenario::Role,
+    standing::Standing,
+};
 use chassis::{
     address::Address,
     config::{self, Callee, Config},
@@ -145,6 +149,15 @@ impl Fleet {
         Self {
             members: members.collect(),
         }
+    }
+
+    /// How these services are attached to.
+    pub fn attach(&self) -> Attach {
+        let named = self.members.iter().map(|member| Named {
+            service: member.name.clone(),
+            control: member.control.clone(),
+        });
+        Attach::Named(named.collect())
     }
 
     /// What is wrong with which service.

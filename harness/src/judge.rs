@@ -131,8 +131,8 @@ pub fn report(measured: &Measured<'_>) -> Report {
 fn command(scenario: &Scenario, expectations: &[Expectation], attach: Option<&Attach>) -> String {
     let mut command = scenario.repeat("run");
     if let Some(attach) = attach {
-        command.push_str(" --attach ");
-        command.push_str(&scenario::shell_quoted(&attach.to_string()));
+        command.push(' ');
+        command.push_str(&attach.flag());
     }
     for expectation in expectations {
         command.push_str(" --expect ");

@@ -178,11 +178,13 @@ struct Put {
 impl Put {
     fn plan(standing: &Standing, planned: &[Config]) -> Self {
         let now = standing.configs();
-        let pairs = || now.iter().zip(planned);
-        let different: Vec<_> = pairs().map(|(now, then)| standing::difference(now, then)).collect();
+        let back = now
+            .iter()
+            .zip(planned)
+            .map(|(now, then)| standing::difference(then, now));
         Self {
-            there: standing::whole(&different, planned, true),
-            back: pairs().map(|(now, then)| standing::difference(then, now)).collect(),
+            there: standing::whole(&standing.differences(planned), planned, true),
+            back: back.collect(),
         }
     }
 
@@ -241,7 +243,6 @@ async fn measure(
     };
     let _spans_go_here = up.telemetry.enter();
     let described = up.describe().await?;
-    let seen_before = up.seen.clone();
     let topology = plan::topology_from(&up.client, &described, &scenario.load, up.first);
     let prediction = model::predict(&topology, model::Draws::Replay);
     call(options.hooks.started, &mut up.fleet).await;
@@ -260,7 +261,7 @@ async fn measure(
     observer.flush(&labs, &up.telemetry).await;
     observer.await_spans(&labs, &up.collector, &up.counts).await;
     let services = observer.readings(&labs, &described).await;
-    observer.note_shared_faults(&labs, &services, &seen_before).await;
+    observer.note_shared_faults(&labs, &services, &up.seen).await;
     phases.settled();
 
     let (members, generation) = (up.processes(), up.generation);

@@ -8,7 +8,7 @@ use crate::{
 };
 use chassis::{
     address::Address,
-    config::{Config, SWITCHABLE},
+    config::{Config, FAULT, SEED, SWITCHABLE},
 };
 use futures_util::future::join_all;
 use proto::lab::v1 as lab;
@@ -144,6 +144,14 @@ impl Standing {
         configs.collect()
     }
 
+    /// What has to be switched at each service to get to these configurations.
+    pub fn differences(&self, to: &[Config]) -> Vec<Settings> {
+        let services = self.services.iter().zip(to);
+        services
+            .map(|(service, to)| difference(&service.described.config, to))
+            .collect()
+    }
+
     /// The labs, the top service first.
     pub fn labs(&self) -> Vec<Lab> {
         self.services.iter().map(|service| service.lab.clone()).collect()
@@ -192,13 +200,14 @@ impl Standing {
                     Err(error) => return Err(error.into()),
                 }
             }
+            if stale {
+                tokio::time::sleep(Duration::from_millis(rand::random_range(1..=PAUSE_MS))).await;
+            }
             self.describe().await?;
             // Somebody else may have put a newer one in force by now: ours was, and its number is what we know it by.
             if !stale {
                 return Ok(generation);
             }
-            tokio::time::sleep(Duration::from_millis(rand::random_range(1..=PAUSE_MS))).await;
-            self.describe().await?;
         }
         Err(StandingError::Contended)
     }
@@ -302,7 +311,7 @@ pub fn difference(from: &Config, to: &Config) -> Settings {
     let (from, to) = (from.write(), to.write());
     let changed = SWITCHABLE
         .into_iter()
-        .filter(|name| calls || ["RETRYSCOPE_FAULT", "RETRYSCOPE_SEED"].contains(name))
+        .filter(|name| calls || [FAULT, SEED].contains(name))
         .filter(|name| from.get(*name) != to.get(*name));
     changed
         .map(|name| (name.to_owned(), to.get(name).cloned().unwrap_or_default()))
@@ -312,7 +321,6 @@ pub fn difference(from: &Config, to: &Config) -> Settings {
 /// What a switch has to say so that the last one wins whole: a setting that differs anywhere is said to everybody, since
 /// somebody else may be half through with another value of it. Faults are each service's own, unless all are healed.
 pub fn whole(different: &[Settings], to: &[Config], faults_too: bool) -> Vec<Settings> {
-    const FAULT: &str = "RETRYSCOPE_FAULT";
     let names: BTreeSet<&String> = different.iter().flat_map(Settings::keys).collect();
     let said = different.iter().zip(to).map(|(different, to)| {
         let pairs = to.write();

@@ -1,9 +1,10 @@
 //! The state of a running chain: what each service says, and what arrived under which settings.
 
 use crate::{
+    attach::Attach,
     lab::{Lab, LabError},
     report::{LiveCount, LiveGeneration, LiveLink, LiveService, Mixed, STATUS_SCHEMA, Status},
-    scenario::{Scenario, shell_quoted},
+    scenario::Scenario,
     standing::{Service, Standing},
 };
 use futures_util::future::join_all;
@@ -11,7 +12,7 @@ use proto::lab::v1 as lab;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads the state. `attach` is what a flag said to find the chain.
-pub async fn read(standing: &Standing, attach: Option<&str>) -> Result<Status, LabError> {
+pub async fn read(standing: &Standing, attach: Option<&Attach>) -> Result<Status, LabError> {
     let labs = standing.labs();
     // The records first: an arrival between the two readings is then in the totals alone, and counts as not mixed.
     let records: Result<Vec<_>, _> = join_all(labs.iter().map(Lab::records)).await.into_iter().collect();
@@ -19,10 +20,15 @@ pub async fn read(standing: &Standing, attach: Option<&str>) -> Result<Status, L
     Ok(status(standing, attach, &totals?, &records?))
 }
 
-fn status(standing: &Standing, attach: Option<&str>, totals: &[lab::Totals], records: &[Vec<lab::Record>]) -> Status {
+fn status(
+    standing: &Standing,
+    attach: Option<&Attach>,
+    totals: &[lab::Totals],
+    records: &[Vec<lab::Record>],
+) -> Status {
     let mut command = "status".to_owned();
     if let Some(attach) = attach {
-        command = format!("{command} --attach {}", shell_quoted(attach));
+        command = format!("{command} {}", attach.flag());
     }
     let chain =
         Scenario::standing(&standing.configs()).map_or_else(|_| String::new(), |scenario| scenario.chain_line());

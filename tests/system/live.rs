@@ -4,13 +4,13 @@
 use crate::support::{check, harness, test};
 use chassis::config::Config;
 use harness::{
-    attach::{Attach, Named},
+    attach::Attach,
     fleet::{Fleet, Start},
     lab::Token,
     report::{Report, Status, Verdict},
     run::{self, Attached, Hooks, Options, Ran},
     scenario::{Change, DEFAULT_MAX_CALLS, Overrides, Scenario},
-    standing::{self, Standing},
+    standing::Standing,
     status,
 };
 use libtest_mimic::{Failed, Trial};
@@ -93,11 +93,7 @@ impl Chain {
         let starts = roles.into_iter().zip(configs);
         let starts = starts.map(|(role, config)| Start { role, config });
         let fleet = Fleet::spawn(&harness(), starts.collect(), None).await?;
-        let named = fleet.members.iter().map(|member| Named {
-            service: member.name.clone(),
-            control: member.control.clone(),
-        });
-        let attach = Attach::Named(named.collect());
+        let attach = fleet.attach();
         Ok(Self { fleet, attach })
     }
 
@@ -114,11 +110,7 @@ impl Chain {
             overrides,
         };
         let after = change.of(&Scenario::standing(&before)?)?.configs().split_off(1);
-        let settings: Vec<_> = before
-            .iter()
-            .zip(&after)
-            .map(|(before, after)| standing::difference(before, after))
-            .collect();
+        let settings = standing.differences(&after);
         standing.switch(&settings).await?;
         Ok(())
     }

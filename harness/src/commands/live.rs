@@ -1,7 +1,7 @@
 //! Commands for a chain that stays up: keep it, call it, break and repair it, look at it.
 
 use super::{
-    Answer, Failure, NOT_MEASURED, delivered,
+    Answer, Failure, NOT_MEASURED, control_token, delivered,
     measure::{Runner, changed},
     signals::interrupts,
     standing, style, target, warn,
@@ -59,7 +59,7 @@ pub(super) async fn up(command: Up) -> Result<u8, Failure> {
             &command.output,
         );
     }
-    let token = chassis::config::control_token().map_err(|error| Failure::usage(sanitize(&error.to_string())))?;
+    let token = control_token()?;
     let mut fleet = Fleet::spawn(&this_program(), starts(&command), token.as_deref())
         .await
         .map_err(RunError::from)?;
@@ -75,7 +75,6 @@ pub(super) async fn up(command: Up) -> Result<u8, Failure> {
     );
     delivered(Answer::text(shown), command.output.clone()).await?;
 
-    let mut exit_code = 0;
     let mut troubled = BTreeSet::new();
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -86,9 +85,6 @@ pub(super) async fn up(command: Up) -> Result<u8, Failure> {
             _ = look.tick() => {
                 for (service, pid, trouble) in fleet.troubles() {
                     if troubled.insert(service.clone()) {
-                        if matches!(trouble, Trouble::Died(_)) {
-                            exit_code = NOT_MEASURED;
-                        }
                         warn(&in_trouble(&service, pid, &trouble), &command.output);
                     }
                 }
@@ -96,14 +92,13 @@ pub(super) async fn up(command: Up) -> Result<u8, Failure> {
         }
     }
     drop(ready);
-    // What ended a moment ago was not looked at yet.
-    if fleet
-        .troubles()
-        .iter()
-        .any(|(.., trouble)| matches!(trouble, Trouble::Died(_)))
-    {
-        exit_code = NOT_MEASURED;
-    }
+    // Asked at the end, of all of them: who died stays dead, who was stopped may have gone on.
+    let is_dead = |(.., trouble): &(_, _, Trouble)| matches!(trouble, Trouble::Died(_));
+    let exit_code = if fleet.troubles().iter().any(is_dead) {
+        NOT_MEASURED
+    } else {
+        0
+    };
     fleet.stop().await;
     Ok(exit_code)
 }
@@ -172,18 +167,9 @@ fn started(command: &Up, fleet: &Fleet) -> text::Started {
     text::Started {
         chain: command.scenario.line().quoted(),
         services: services.collect(),
-        attach: (!is_usual).then(|| attach_words(fleet)),
+        attach: (!is_usual).then(|| fleet.attach().to_string()),
         otlp: command.otlp.clone(),
     }
-}
-
-fn attach_words(fleet: &Fleet) -> String {
-    let pairs: Vec<_> = fleet
-        .members
-        .iter()
-        .map(|member| format!("{}={}", member.name, member.control))
-        .collect();
-    pairs.join(",")
 }
 
 /// The file that says how to attach; gone when this is.
@@ -299,11 +285,7 @@ pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
     };
     let scenario = changed(&standing, &change)?;
     let after = scenario.configs().split_off(1);
-    let different: Vec<_> = before
-        .iter()
-        .zip(&after)
-        .map(|(before, after)| standing::difference(before, after))
-        .collect();
+    let different = standing.differences(&after);
     let settings = standing::whole(&different, &after, heals_all);
     let is_different = different.iter().any(|settings| !settings.is_empty());
     let generation = if is_different {
@@ -328,7 +310,7 @@ pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
 
 /// The command line of a switch, without the program's name.
 fn said(to: &SwitchTo, link: &Link) -> String {
-    let mut words = match to {
+    let words: Vec<String> = match to {
         SwitchTo::Fail(faults) => {
             let faults = faults.iter().map(|(service, fault)| match service {
                 Some(service) => format!("{service}={fault}"),
@@ -339,10 +321,8 @@ fn said(to: &SwitchTo, link: &Link) -> String {
         SwitchTo::Heal(services) => [&["heal".to_owned()][..], services].concat(),
         SwitchTo::Retry(overrides) => retry_words(overrides),
     };
-    if link.is_flagged {
-        words.extend(["--attach".to_owned(), link.attach.to_string()]);
-    }
-    let words: Vec<_> = words.iter().map(|word| shell_quoted(word)).collect();
+    let mut words: Vec<_> = words.iter().map(|word| shell_quoted(word)).collect();
+    words.extend(link.is_flagged.then(|| link.attach.flag()));
     words.join(" ")
 }
 
@@ -467,8 +447,8 @@ fn changes(before: &[Config], settings: &[Settings]) -> Vec<Changed> {
 pub(super) async fn status(command: Status) -> Result<Answer, Failure> {
     let target = target(&command.output)?;
     let standing = standing(&command.link).await?;
-    let flag = command.link.is_flagged.then(|| command.link.attach.to_string());
-    let status = status::read(&standing, flag.as_deref()).await.map_err(RunError::from)?;
+    let flag = command.link.is_flagged.then_some(&command.link.attach);
+    let status = status::read(&standing, flag).await.map_err(RunError::from)?;
     Ok(Answer {
         exit_code: 0,
         shown: text::status(&status, &command.output.program, style(&command.output)),

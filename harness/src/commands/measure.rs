@@ -17,7 +17,7 @@ use crate::{
     report::{COMPARISON_SCHEMA, Comparison, Report},
     run::{self, Attached, Hooks, Options, Ran},
     sanitize::sanitize,
-    scenario::{Change, Scenario, ScenarioError, shell_quoted},
+    scenario::{Change, Scenario, ScenarioError},
     standing::Standing,
     viewer::Viewer,
 };
@@ -34,14 +34,14 @@ pub(super) async fn predicted(command: Predict) -> Result<Answer, Failure> {
     let scenario = match command.subject {
         Subject::Own { scenario, .. } => *scenario,
         Subject::Attached { link, change, .. } => {
-            flag = link.is_flagged.then(|| link.attach.to_string());
+            flag = link.is_flagged.then(|| link.attach.flag());
             changed(&standing(&link).await?, &change).map_err(|failure| by_variable(failure, &link))?
         }
     };
     plan::check(&scenario).map_err(Failure::usage)?;
     let mut prediction = predict(&scenario);
-    if let Some(attach) = flag {
-        prediction.command = format!("{} --attach {}", prediction.command, shell_quoted(&attach));
+    if let Some(flag) = flag {
+        prediction.command = format!("{} {flag}", prediction.command);
     }
     let shown = text::prediction(&prediction, &command.output.program, style(&command.output));
     Ok(Answer {

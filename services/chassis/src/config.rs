@@ -109,8 +109,10 @@ const RETRY_ON: &str = "RETRYSCOPE_RETRY_ON";
 const BACKOFF: &str = "RETRYSCOPE_BACKOFF";
 const ON_FAILURE: &str = "RETRYSCOPE_ON_FAILURE";
 const TRANSPORT_CODES: &str = "RETRYSCOPE_TRANSPORT_CODES";
-const FAULT: &str = "RETRYSCOPE_FAULT";
-const SEED: &str = "RETRYSCOPE_SEED";
+/// How it misbehaves.
+pub const FAULT: &str = "RETRYSCOPE_FAULT";
+/// The seed of drawn faults.
+pub const SEED: &str = "RETRYSCOPE_SEED";
 const RUN: &str = "RETRYSCOPE_RUN";
 const OTLP: &str = "RETRYSCOPE_OTLP";
 const SPAN_QUEUE: &str = "RETRYSCOPE_SPAN_QUEUE";
