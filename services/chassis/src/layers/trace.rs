@@ -19,7 +19,7 @@ use crate::{
     outcome::{self, Head},
     telemetry,
 };
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 use tonic::Status;
 use tracing::{Instrument as _, Span, field::Empty, info_span};
 
@@ -126,8 +126,10 @@ impl Around for TraceAttempt {
     }
 }
 
-fn context(request: &Request) -> Context {
-    request.extensions().get().cloned().unwrap_or_else(Context::nobodys)
+/// What the request came with. Looked at, not copied: this runs once a span.
+fn context(request: &Request) -> Cow<'_, Context> {
+    let context = request.extensions().get();
+    context.map_or_else(|| Cow::Owned(Context::nobodys()), Cow::Borrowed)
 }
 
 /// As an attribute: the bridge turns an unsigned number into a string.
