@@ -4,10 +4,7 @@
 //! last name may carry a fault. `web:3/orders:3*3/ledger:down` says the same without blanks, for addresses.
 
 use crate::sanitize::{sanitize, sanitize_message};
-use chassis::{
-    fault::{Fail, Fault},
-    policy::MAX_ATTEMPTS,
-};
+use chassis::{fault::Fault, policy::MAX_ATTEMPTS};
 use std::{fmt, str::FromStr};
 use thiserror::Error;
 
@@ -204,7 +201,7 @@ impl ChainLine {
         )];
         segments.extend(self.services.iter().map(caller));
         let mut address = segments.join("/");
-        if self.fault != Fault::None {
+        if !self.fault.is_none() {
             address = format!("{address}:{}", fault_word(&self.fault));
         }
         address
@@ -371,7 +368,7 @@ impl Segment {
             });
         }
         let fault = match self.fault {
-            None => Fault::None,
+            None => Fault::NONE,
             Some(fault) => fault.parse().map_err(|error: chassis::fault::FaultError| {
                 // `p=0.1` is half of a fault.
                 let message = if format!("fail:{fault}").parse::<Fault>().is_ok() {
@@ -415,7 +412,7 @@ fn read_tries(text: &str) -> Option<(u32, u32)> {
 
 /// The fault as the line says it: `down` for the plain failure.
 fn fault_word(fault: &Fault) -> String {
-    if *fault == Fault::Fail(Fail::default()) {
+    if *fault == Fault::down() {
         "down".to_owned()
     } else {
         fault.to_string()
@@ -434,7 +431,7 @@ impl fmt::Display for ChainLine {
                 write!(f, " x{tries}")?;
             }
         }
-        if self.fault == Fault::None {
+        if self.fault.is_none() {
             Ok(())
         } else {
             write!(f, " {}", fault_word(&self.fault))

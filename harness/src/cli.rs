@@ -16,7 +16,7 @@ use crate::{
     scenario::{Change, Overrides, Scenario},
     viewer::Viewer,
 };
-use chassis::fault::Fault;
+use chassis::fault::ServiceFault;
 use std::{ffi::OsString, path::PathBuf};
 
 /// What the program is to do.
@@ -215,7 +215,7 @@ pub struct Switch {
 #[derive(Debug, Clone, PartialEq)]
 pub enum SwitchTo {
     /// Faults, each of a service or of the bottom one. Never empty.
-    Fail(Vec<(Option<String>, Fault)>),
+    Fail(Vec<(Option<String>, ServiceFault)>),
     /// These services work again; all of them when none is named.
     Heal(Vec<String>),
     /// Who retries, and how. Never empty.

@@ -77,7 +77,7 @@ impl Evidence {
 
     /// Failures of the transport on the link to service `index` that no fault asked for.
     fn transport_errors(&self, index: usize, link: &lab::Link) -> u64 {
-        let refused_by_fault = self.services[index].fault == Fault::Refuse;
+        let refused_by_fault = self.services[index].fault.refuses();
         link.transport_errors + if refused_by_fault { 0 } else { link.connect_refused }
     }
 
@@ -105,7 +105,7 @@ impl Evidence {
                 to: reading.name.clone(),
                 sent: link.as_ref().map(|link| link.sent),
                 received: totals.map(|totals| totals.received),
-                refused_by_fault: reading.fault == Fault::Refuse,
+                refused_by_fault: reading.fault.refuses(),
             });
             if let Some(link) = &link {
                 disturbances.extend(self.link_disturbances(index, from, link));

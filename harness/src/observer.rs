@@ -11,13 +11,7 @@ use crate::{
     scenario::{Load, Role},
     tally::Tally,
 };
-use chassis::{
-    config::Config,
-    counts::Counts,
-    fault::{Fault, Scope},
-    outbound::OutboundError,
-    telemetry::Telemetry,
-};
+use chassis::{config::Config, counts::Counts, outbound::OutboundError, telemetry::Telemetry};
 use futures_util::future::join_all;
 use model::verdict::Disturbance;
 use proto::lab::v1 as lab;
@@ -216,7 +210,7 @@ impl Observer {
         let services = labs.iter().zip(&self.totals).zip(described).enumerate();
         services.into_iter().all(|(index, ((lab, totals), config))| {
             let Some(totals) = totals else { return true };
-            let refuses = config.fault == Fault::Refuse;
+            let refuses = config.fault.refuses();
             totals.in_flight == 0 && (refuses || totals.received >= sent(index, lab.service()))
         })
     }
@@ -274,7 +268,7 @@ impl Observer {
         }
         let described = self.ask(labs, Lab::describe).await;
         for ((reading, before), described) in readings.iter().zip(before).zip(described) {
-            let counts_all = matches!(reading.fault, Fault::Fail(fail) if fail.scope == Scope::Process);
+            let counts_all = reading.fault.is_shared();
             let (Some(totals), Some(Ok(now))) = (&reading.totals, described) else {
                 continue;
             };

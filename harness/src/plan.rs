@@ -2,10 +2,11 @@
 
 use crate::scenario::{Load, Scenario};
 use chassis::{
-    config::{Config, OnFailure},
-    fault::{At, Fault, Scope},
-    policy::RetryOn,
+    config::{Config, OnFailure, PassedOn, TransportCodes},
+    fault::Scope,
+    policy::{Budget, Commit, Jitter, Policy, RetryOn},
 };
+use std::time::Duration;
 
 /// The topology of a chain: the client's configuration, then those of the services from the top to the bottom.
 pub fn topology(client: &Config, services: &[Config], load: &Load) -> model::Topology {
@@ -23,6 +24,9 @@ pub fn topology_from(client: &Config, services: &[Config], load: &Load, first: u
             first_request: first,
             concurrency: load.concurrency.into(),
             seed: load.seed,
+            deadline_us: load.deadline.map(micros),
+            cancel_after_us: load.cancel_after.map(micros),
+            interval_us: load.rate.map(|rate| micros(Duration::from_secs_f64(1.0 / rate))),
             invalid_item: load.item.is_empty(),
         },
     }
@@ -36,38 +40,99 @@ fn caller(config: &Config) -> model::Caller {
             RetryOn::Any => model::RetryOn::Any,
             RetryOn::Codes(codes) => model::RetryOn::Codes(codes.iter().map(|code| self::code(*code)).collect()),
         },
+        policy: policy(&config.retry),
+        client_fault: config.client_fault.map(|client| model::fault::ClientFault {
+            fault: fault(&client.fault),
+            inside: client.inside,
+        }),
+        raw_codes: config.transport_codes == TransportCodes::Raw,
     }
 }
 
 fn service(config: &Config) -> model::Service {
     model::Service {
         name: config.service.clone(),
-        fault: match config.fault {
-            Fault::None => model::Fault::None,
-            Fault::Refuse => model::Fault::Refuse,
-            Fault::Fail(fail) => model::Fault::Fail(model::Fail {
-                code: code(fail.code),
-                first: fail.first,
-                p: fail.p,
-                per_process: fail.scope == Scope::Process,
-                after: fail.at == At::After,
-            }),
-        },
+        fault: fault(&config.fault),
         on_failure: match config.on_failure {
             OnFailure::Pass => None,
             OnFailure::Answer(answer) => Some(code(answer)),
         },
+        passes_on: match config.deadline {
+            PassedOn::Pass => model::PassesOn::Rest,
+            PassedOn::Drop => model::PassesOn::Nothing,
+            PassedOn::AtMost(most) => model::PassesOn::AtMost(micros(most)),
+        },
+        detached: config.detached,
     }
+}
+
+/// A fault as its text says: the model reads it by rules of its own.
+fn fault(fault: &chassis::fault::Fault) -> model::Fault {
+    let read = fault.to_string().parse();
+    read.expect("the model reads every fault that is written")
+}
+
+fn policy(policy: &Policy) -> model::Policy {
+    model::Policy {
+        backoff: policy.backoff.map(|backoff| {
+            let (least, most) = match backoff.jitter {
+                Jitter::None => (1.0, 1.0),
+                Jitter::PlusMinus20 => (0.8, 1.2),
+                Jitter::Full => (0.0, 1.0),
+            };
+            model::Backoff {
+                initial_us: micros(backoff.initial),
+                multiplier: backoff.multiplier,
+                max_us: micros(backoff.max),
+                least,
+                most,
+            }
+        }),
+        attempt_timeout_us: policy.attempt_timeout.map(micros),
+        commits_late: policy.commit == Commit::Message,
+        ignores_pushback: !policy.pushback,
+        throttle: policy.throttle.map(|throttle| model::Throttle {
+            max_milli: throttle.max_milli.into(),
+            ratio_milli: throttle.ratio_milli.into(),
+        }),
+        budget: policy.budget.map(|budget| match budget {
+            Budget::InFlight {
+                percent_milli,
+                min_concurrency,
+            } => model::Budget::InFlight {
+                percent_milli: percent_milli.into(),
+                min_concurrency: min_concurrency.into(),
+            },
+            Budget::Window {
+                ratio_milli,
+                min_per_second,
+                ttl,
+            } => model::Budget::Window {
+                ratio_milli: ratio_milli.into(),
+                reserve_milli: micros(ttl).saturating_mul(min_per_second.into()) / 1_000,
+                ttl_us: micros(ttl),
+            },
+        }),
+        hedge_us: policy.hedge.map(micros),
+        only_first_tries: policy.only_first_tries,
+    }
+}
+
+/// Whole microseconds.
+fn micros(duration: Duration) -> u64 {
+    chassis::call::micros(duration)
 }
 
 /// A configuration as it will act on what comes next, where so many arrivals have come under it before: what
 /// `scope=process` counts goes on.
 pub fn as_it_stands(mut config: Config, seen: u64) -> Config {
-    if let Fault::Fail(fail) = &mut config.fault
-        && fail.scope == Scope::Process
-        && let Some(first) = &mut fail.first
-    {
-        *first = first.saturating_sub(seen);
+    let delay = config.fault.delay.as_mut().map(|delay| &mut delay.when);
+    for when in std::iter::once(&mut config.fault.when).chain(delay) {
+        if when.scope == Scope::Process
+            && let Some(first) = &mut when.first
+        {
+            *first = first.saturating_sub(seen);
+        }
     }
     config
 }

@@ -6,7 +6,6 @@ use crate::{
     report::{self, Bottom, Change, PredictedLink, PredictedService, Prediction, PredictionKind, ServiceKind, Tries},
     scenario::Scenario,
 };
-use chassis::fault::{Fault, Scope};
 
 /// Predicts a scenario.
 pub fn predict(scenario: &Scenario) -> Prediction {
@@ -134,11 +133,11 @@ fn listed(names: &[String]) -> String {
 }
 
 fn notes(scenario: &Scenario, services: &[PredictedService]) -> Vec<String> {
-    let faults: Vec<_> = scenario.chain.services.iter().map(|service| service.fault).collect();
-    let drawn = |fault: &Fault| matches!(fault, Fault::Fail(fail) if fail.p.is_some());
-    let shared = |fault: &Fault| matches!(fault, Fault::Fail(fail) if fail.scope == Scope::Process);
+    let faults: Vec<_> = scenario.chain.services.iter().map(|service| &service.fault).collect();
+    let is_drawn = faults.iter().any(|fault| fault.fault.is_drawn());
+    let is_shared = faults.iter().any(|fault| fault.fault.is_shared());
     let mut notes = Vec::new();
-    if faults.iter().any(drawn) {
+    if is_drawn {
         notes.push(
             "The shares assume independent failures; real ones come in runs, so read them as the best case.".to_owned(),
         );
@@ -146,12 +145,12 @@ fn notes(scenario: &Scenario, services: &[PredictedService]) -> Vec<String> {
         notes.push("Exact: nothing here is left to chance.".to_owned());
     }
     let is_bounded = services.iter().any(|row| row.predicted.kind == PredictionKind::Bounds);
-    if is_bounded && faults.iter().any(shared) && scenario.load.concurrency > 1 {
+    if is_bounded && is_shared && scenario.load.concurrency > 1 {
         notes.push(
             "Requests at the same time share the first failures; their order decides, so these are bounds.".to_owned(),
         );
     }
-    if faults.contains(&Fault::Refuse) {
+    if faults.iter().any(|fault| fault.own().refuses()) {
         notes.push(
             "A closed port receives nothing: the attempts are sent, and counted only where they are sent.".to_owned(),
         );

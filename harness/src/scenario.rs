@@ -34,8 +34,8 @@ pub use values::{MAX_CONCURRENCY, MAX_DEADLINE, MAX_DEPTH, MAX_ITEM, MAX_REQUEST
 
 use crate::chain_line::ChainLineError;
 use chassis::{
-    config::{OnFailure, TransportCodes},
-    fault::Fault,
+    config::{OnFailure, PassedOn, TransportCodes},
+    fault::ServiceFault,
     policy::Policy,
 };
 use std::time::Duration;
@@ -102,8 +102,12 @@ pub struct Service {
     pub caller: Caller,
     /// What it answers when a call it made has failed.
     pub on_failure: OnFailure,
-    /// How it misbehaves.
-    pub fault: Fault,
+    /// How it misbehaves, or its caller in its place.
+    pub fault: ServiceFault,
+    /// What it passes on of the time it was given.
+    pub deadline: PassedOn,
+    /// Whether its work goes on when its caller has left.
+    pub detached: bool,
 }
 
 /// What is sent.
@@ -113,10 +117,14 @@ pub struct Load {
     pub requests: u64,
     /// How many at once, at most.
     pub concurrency: u32,
+    /// Requests started per second, whatever became of those before; `None` starts one when another has ended.
+    pub rate: Option<f64>,
     /// What every request asks for; empty is an invalid request.
     pub item: String,
     /// Time each request has, from its first attempt; `None` is no limit.
     pub deadline: Option<Duration>,
+    /// The client drops each request after so long.
+    pub cancel_after: Option<Duration>,
     /// For drawn faults and jitter.
     pub seed: u64,
 }

@@ -1,7 +1,8 @@
 //! The topology as the four rooms use it: what can never act is gone, and every count has a place in one flat row.
 
 use crate::count::Count;
-use crate::topology::{Code, Fault, RetryOn, Topology};
+use crate::fault::{Cut, Fault, Kind};
+use crate::topology::{Code, RetryOn, Topology};
 use std::collections::BTreeSet;
 
 /// A topology without its names.
@@ -34,10 +35,26 @@ pub(crate) enum Trouble {
     Fail {
         code: Code,
         after: bool,
+        /// Whether the answer has begun when it fails, so that nobody tries it again.
+        is_final: bool,
         first: First,
         /// Strictly between 0 and 1; `None` means certain.
         chance: Option<f64>,
     },
+}
+
+/// How an attempt ended, as its caller sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ended {
+    pub(crate) code: Code,
+    /// Whether nobody may try it again, whatever the code.
+    pub(crate) is_final: bool,
+}
+
+impl From<Code> for Ended {
+    fn from(code: Code) -> Self {
+        Self { code, is_final: false }
+    }
 }
 
 /// Over what `first` counts, and how far. Never 0.
@@ -108,7 +125,12 @@ impl Chain {
             .map(|(caller, service)| Hop {
                 attempts: caller.attempts.max(1),
                 retry_on: caller.retry_on.clone(),
-                trouble: Trouble::new(service.fault, load.requests),
+                trouble: Trouble::new(
+                    service.fault,
+                    load.requests,
+                    caller.raw_codes,
+                    caller.policy.commits_late,
+                ),
                 on_failure: service.on_failure,
             })
             .collect();
@@ -172,8 +194,10 @@ impl Chain {
 
 impl Hop {
     /// Whether the caller tries a call again that ended so, attempts permitting.
-    pub(crate) fn retries(&self, code: Code) -> bool {
+    pub(crate) fn retries(&self, ended: Ended) -> bool {
+        let code = ended.code;
         code.is_failure()
+            && !ended.is_final
             && match &self.retry_on {
                 RetryOn::Any => true,
                 RetryOn::Codes(codes) => codes.contains(&code),
@@ -193,27 +217,31 @@ impl Hop {
 impl Trouble {
     /// Drops what cannot act: `first=0`, a chance of 0, and a chance that is no number (no draw is below it). To a single
     /// request the process is the request.
-    fn new(fault: Fault, requests: u64) -> Self {
-        let fail = match fault {
-            Fault::None => return Self::None,
-            Fault::Refuse => return Self::Refuse,
-            Fault::Fail(fail) => fail,
+    fn new(fault: Fault, requests: u64, raw_codes: bool, commits_late: bool) -> Self {
+        let (code, after, headers) = match fault.kind {
+            Kind::Refuse => return Self::Refuse,
+            Kind::Fail(fail) => (fail.code, fail.after, fail.headers),
+            Kind::Cut(cut) => (cut.code(raw_codes), false, false),
+            // Where these act, the clock answers.
+            Kind::None | Kind::Hang | Kind::Overload { .. } => return Self::None,
         };
-        let first = match fail.first {
+        let when = fault.when;
+        let first = match when.first {
             None => First::Every,
             Some(0) => return Self::None,
-            Some(first) if fail.per_process && requests > 1 => First::OfProcess(first),
+            Some(first) if when.per_process && requests > 1 => First::OfProcess(first),
             Some(first) => First::OfRequest(first),
         };
-        let chance = match fail.p {
+        let chance = match when.p {
             None => None,
             Some(p) if p >= 1.0 => None,
             Some(p) if p > 0.0 => Some(p),
             Some(_) => return Self::None,
         };
         Self::Fail {
-            code: fail.code,
-            after: fail.after,
+            code,
+            after,
+            is_final: headers && !commits_late,
             first,
             chance,
         }
@@ -230,14 +258,30 @@ impl Trouble {
     pub(crate) fn with_first(self, first: First) -> Self {
         match self {
             Self::Fail {
-                code, after, chance, ..
+                code,
+                after,
+                is_final,
+                chance,
+                ..
             } => Self::Fail {
                 code,
                 after,
+                is_final,
                 first,
                 chance,
             },
             other => other,
+        }
+    }
+}
+
+impl Cut {
+    /// What a caller sees.
+    pub(crate) fn code(self, raw_codes: bool) -> Code {
+        match self {
+            Self::Stream(code) => code,
+            Self::Connection | Self::GoAway if raw_codes => Code::UNKNOWN,
+            Self::Connection | Self::GoAway => Code::UNAVAILABLE,
         }
     }
 }

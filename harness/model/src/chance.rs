@@ -9,7 +9,7 @@
 //! A `first` beside the chances makes the state part of the end: the recursion then runs over the arrivals each `first`
 //! has left. That is exact too and can be large; [`MOST_STEPS`] ends it, and the answer is then `None`.
 
-use crate::chain::{Chain, First, Trouble, What};
+use crate::chain::{Chain, Ended, First, Trouble, What};
 use crate::count::Count;
 use crate::topology::Code;
 use std::collections::BTreeMap;
@@ -102,12 +102,19 @@ pub(crate) fn extent_of_free_choice(chain: &Chain) -> Vec<Moment> {
     const EITHER: f64 = 0.5;
     let mut free = chain.clone();
     for hop in &mut free.hops {
-        if let Trouble::Fail { code, after, first, .. } = hop.trouble
+        if let Trouble::Fail {
+            code,
+            after,
+            is_final,
+            first,
+            ..
+        } = hop.trouble
             && first != First::Every
         {
             hop.trouble = Trouble::Fail {
                 code,
                 after,
+                is_final,
                 first: First::Every,
                 chance: Some(EITHER),
             };
@@ -199,14 +206,14 @@ impl Spread {
 
 /// The arrivals that each counting `first` has left, by hop; 0 also where nothing counts.
 type State = Rc<[u64]>;
-/// How a call can end.
-type Ends = Rc<BTreeMap<(Code, State), Spread>>;
+/// How a call or an attempt can end.
+type Ends<How> = Rc<BTreeMap<(How, State), Spread>>;
 
 struct Recursion<'a> {
     chain: &'a Chain,
     fresh: State,
-    calls: BTreeMap<(usize, State), Ends>,
-    attempts: BTreeMap<(usize, State), Ends>,
+    calls: BTreeMap<(usize, State), Ends<Code>>,
+    attempts: BTreeMap<(usize, State), Ends<Ended>>,
     /// The steps left; `None` without a limit.
     steps: Option<u64>,
 }
@@ -258,7 +265,7 @@ impl<'a> Recursion<'a> {
         Some(requests)
     }
 
-    fn call(&mut self, hop: usize, state: &State) -> Option<Ends> {
+    fn call(&mut self, hop: usize, state: &State) -> Option<Ends<Code>> {
         let key = (hop, state.clone());
         if let Some(known) = self.calls.get(&key) {
             return Some(known.clone());
@@ -271,13 +278,13 @@ impl<'a> Recursion<'a> {
         for attempt in 1..=caller.attempts {
             let mut next = BTreeMap::new();
             for (state, before) in alive {
-                for ((code, left), spread) in self.attempt(hop, &state)?.iter() {
+                for ((ended, left), spread) in self.attempt(hop, &state)?.iter() {
                     self.count_step()?;
                     let spread = before.then(spread);
-                    if attempt < caller.attempts && caller.retries(*code) {
+                    if attempt < caller.attempts && caller.retries(*ended) {
                         mix(&mut next, left.clone(), spread);
                     } else {
-                        mix(&mut ends, (*code, left.clone()), spread);
+                        mix(&mut ends, (ended.code, left.clone()), spread);
                     }
                 }
             }
@@ -288,7 +295,7 @@ impl<'a> Recursion<'a> {
         Some(ends)
     }
 
-    fn attempt(&mut self, hop: usize, state: &State) -> Option<Ends> {
+    fn attempt(&mut self, hop: usize, state: &State) -> Option<Ends<Ended>> {
         let key = (hop, state.clone());
         if let Some(known) = self.attempts.get(&key) {
             return Some(known.clone());
@@ -301,14 +308,16 @@ impl<'a> Recursion<'a> {
             .plus_one(layout.arrivals());
         let mut ends = BTreeMap::new();
         match self.chain.hops[hop].trouble {
-            Trouble::Refuse => mix(&mut ends, (Code::UNAVAILABLE, state.clone()), sent),
+            Trouble::Refuse => mix(&mut ends, (Code::UNAVAILABLE.into(), state.clone()), sent),
             Trouble::None => self.work(hop, state, &received, None, &mut ends)?,
             Trouble::Fail {
                 code,
                 after,
+                is_final,
                 first,
                 chance,
             } => {
+                let failed = Ended { code, is_final };
                 let in_range = first == First::Every || state[hop] > 0;
                 let mut left = state.to_vec();
                 left[hop] = left[hop].saturating_sub(1);
@@ -320,9 +329,9 @@ impl<'a> Recursion<'a> {
                         ..received.clone()
                     };
                     if after {
-                        self.work(hop, &left, &failing, Some(code), &mut ends)?;
+                        self.work(hop, &left, &failing, Some(failed), &mut ends)?;
                     } else {
-                        mix(&mut ends, (code, left.clone()), failing);
+                        mix(&mut ends, (failed, left.clone()), failing);
                     }
                 }
                 if !in_range || chance.is_some() {
@@ -345,16 +354,16 @@ impl<'a> Recursion<'a> {
         hop: usize,
         state: &State,
         before: &Spread,
-        failure: Option<Code>,
-        ends: &mut BTreeMap<(Code, State), Spread>,
+        failure: Option<Ended>,
+        ends: &mut BTreeMap<(Ended, State), Spread>,
     ) -> Option<()> {
         let chain = self.chain;
         let mut end = |answer: Code, state: State, spread: Spread| {
             if answer.is_failure() {
-                mix(ends, (answer, state), spread);
+                mix(ends, (answer.into(), state), spread);
             } else {
                 let spread = spread.plus_one(chain.layout.at(hop, What::WorkDone));
-                mix(ends, (failure.unwrap_or(answer), state), spread);
+                mix(ends, (failure.unwrap_or(answer.into()), state), spread);
             }
         };
         if chain.is_bottom(hop) {

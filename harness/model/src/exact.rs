@@ -5,7 +5,7 @@
 //! which some `first` runs out. That happens once per `first`, so the cost is a few passes over the hops, whatever the
 //! counts are. Requests are handled in the same way, one level further up.
 
-use crate::chain::{Chain, First, Hop, Trouble, What};
+use crate::chain::{Chain, Ended, First, Hop, Trouble, What};
 use crate::count::Count;
 use crate::topology::Code;
 
@@ -170,20 +170,20 @@ impl<'a> Walk<'a> {
         let mut leading_down = 0;
         loop {
             let mut profile = zeros(chain);
-            let mut code = self.attempt(hop, &mut profile, State::StandsStill);
+            let mut ended = self.attempt(hop, &mut profile, State::StandsStill);
             let fits = if state == State::StandsStill {
                 left
             } else {
                 self.repeats(&profile)
             };
-            let mut times = if caller.retries(code) {
+            let mut times = if caller.retries(ended) {
                 fits.min(left)
             } else {
                 fits.min(1)
             };
             if times == 0 {
                 profile = zeros(chain);
-                code = self.attempt(hop, &mut profile, State::Moves);
+                ended = self.attempt(hop, &mut profile, State::Moves);
                 times = 1;
             } else if state == State::Moves {
                 self.spend(&profile, times);
@@ -191,21 +191,23 @@ impl<'a> Walk<'a> {
             add(counts, &profile, times);
             leading_down += if profile[last_link] > Count::ZERO { times } else { 0 };
             left -= times;
-            if left == 0 || !caller.retries(code) {
+            if left == 0 || !caller.retries(ended) {
                 counts[multiplied(chain, hop)] += if leading_down > 1 { Count::ONE } else { Count::ZERO };
-                return code;
+                return ended.code;
             }
         }
     }
 
-    fn attempt(&mut self, hop: usize, counts: &mut [Count], state: State) -> Code {
+    fn attempt(&mut self, hop: usize, counts: &mut [Count], state: State) -> Ended {
         let chain = self.chain;
         let layout = &chain.layout;
         let service = &chain.hops[hop];
         counts[layout.at(hop, What::Sent)] += Count::ONE;
         let failure = match service.trouble {
-            Trouble::Refuse => return Code::UNAVAILABLE,
-            Trouble::Fail { code, after, .. } if self.remaining[hop].acts() => Some((code, after)),
+            Trouble::Refuse => return Code::UNAVAILABLE.into(),
+            Trouble::Fail {
+                code, after, is_final, ..
+            } if self.remaining[hop].acts() => Some((Ended { code, is_final }, after)),
             Trouble::Fail { .. } | Trouble::None => None,
         };
         counts[layout.at(hop, What::Received)] += Count::ONE;
@@ -213,8 +215,8 @@ impl<'a> Walk<'a> {
         if state == State::Moves {
             self.remaining[hop].spend(Count::ONE);
         }
-        if let Some((code, false)) = failure {
-            return code;
+        if let Some((failed, false)) = failure {
+            return failed;
         }
         let answer = if chain.is_bottom(hop) {
             chain.bottom_answer()
@@ -222,10 +224,10 @@ impl<'a> Walk<'a> {
             service.hands_up(self.call(hop + 1, counts, state))
         };
         if answer.is_failure() {
-            return answer;
+            return answer.into();
         }
         counts[layout.at(hop, What::WorkDone)] += Count::ONE;
-        failure.map_or(answer, |(code, _)| code)
+        failure.map_or(answer.into(), |(failed, _)| failed)
     }
 
     /// How many attempts with this profile fit before some `first` runs out.

@@ -22,6 +22,7 @@ mod chance;
 mod changes;
 mod count;
 mod exact;
+pub mod fault;
 mod prediction;
 mod replay;
 mod topology;
@@ -29,6 +30,7 @@ pub mod verdict;
 
 pub use changes::{Change, ChangeKind, changes, formula};
 pub use count::Count;
+pub use fault::Fault;
 pub use prediction::{Draws, Kind, LinkPrediction, PerRequest, Predicted, Prediction, ServicePrediction, predict};
-pub use topology::{Caller, Code, Fail, Fault, Load, RetryOn, Service, Topology};
+pub use topology::{Backoff, Budget, Caller, Code, Load, PassesOn, Policy, RetryOn, Service, Throttle, Topology};
 pub use verdict::{Verdict, judge};

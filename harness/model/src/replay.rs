@@ -4,7 +4,7 @@
 //! number of the attempt path from the client's down, then for the occurrence, `x = mix(x XOR number)`; the draw is the
 //! upper 53 bits of `x` over 2^53. `mix` is a step of `SplitMix64`.
 
-use crate::chain::{Chain, First, Trouble, What};
+use crate::chain::{Chain, Ended, First, Trouble, What};
 use crate::topology::Code;
 
 /// The most attempts one replay walks: far above the arrivals a run may have, and still seconds.
@@ -79,29 +79,29 @@ impl Walk<'_> {
         self.counts[self.chain.layout.at(hop, What::Calls)] += 1;
         let mut attempt = 1;
         loop {
-            let code = self.attempt(hop, path.then(u64::from(attempt)))?;
-            if attempt == caller.attempts || !caller.retries(code) {
-                return Some(code);
+            let ended = self.attempt(hop, path.then(u64::from(attempt)))?;
+            if attempt == caller.attempts || !caller.retries(ended) {
+                return Some(ended.code);
             }
             attempt += 1;
         }
     }
 
-    fn attempt(&mut self, hop: usize, path: Draw) -> Option<Code> {
+    fn attempt(&mut self, hop: usize, path: Draw) -> Option<Ended> {
         let chain = self.chain;
         let service = &chain.hops[hop];
         self.attempts_left = self.attempts_left.checked_sub(1)?;
         self.counts[chain.layout.at(hop, What::Sent)] += 1;
         if service.trouble == Trouble::Refuse {
-            return Some(Code::UNAVAILABLE);
+            return Some(Code::UNAVAILABLE.into());
         }
         self.counts[chain.layout.at(hop, What::Received)] += 1;
         self.counts[chain.layout.arrivals()] += 1;
         let failure = self.failure(hop, path);
         self.in_process[hop] += 1;
         self.in_request[hop] += 1;
-        if let Some((code, false)) = failure {
-            return Some(code);
+        if let Some((failed, false)) = failure {
+            return Some(failed);
         }
         let answer = if chain.is_bottom(hop) {
             chain.bottom_answer()
@@ -109,17 +109,18 @@ impl Walk<'_> {
             service.hands_up(self.call(hop + 1, path)?)
         };
         if answer.is_failure() {
-            return Some(answer);
+            return Some(answer.into());
         }
         self.counts[chain.layout.at(hop, What::WorkDone)] += 1;
-        Some(failure.map_or(answer, |(code, _)| code))
+        Some(failure.map_or(answer.into(), |(failed, _)| failed))
     }
 
     /// The failure the fault has for this arrival, and whether it comes after the work.
-    fn failure(&self, hop: usize, path: Draw) -> Option<(Code, bool)> {
+    fn failure(&self, hop: usize, path: Draw) -> Option<(Ended, bool)> {
         let Trouble::Fail {
             code,
             after,
+            is_final,
             first,
             chance,
         } = self.chain.hops[hop].trouble
@@ -132,6 +133,6 @@ impl Walk<'_> {
             First::OfProcess(first) => self.in_process[hop] < first,
         };
         let drawn = chance.is_none_or(|chance| path.share() < chance);
-        (in_range && drawn).then_some((code, after))
+        (in_range && drawn).then_some((Ended { code, is_final }, after))
     }
 }

@@ -1,5 +1,6 @@
 //! What a prediction is made from: callers, services, faults and the load. Data alone.
 
+use crate::fault::{ClientFault, Fault};
 use std::fmt;
 
 /// A gRPC status code by its number.
@@ -9,10 +10,26 @@ pub struct Code(pub i32);
 impl Code {
     /// It worked.
     pub const OK: Self = Self(0);
+    /// The caller gave up.
+    pub const CANCELLED: Self = Self(1);
+    /// Nothing better is known.
+    pub const UNKNOWN: Self = Self(2);
     /// What the bottom service answers to an invalid item.
     pub const INVALID_ARGUMENT: Self = Self(3);
+    /// The time that was given is over.
+    pub const DEADLINE_EXCEEDED: Self = Self(4);
+    /// Not allowed.
+    pub const PERMISSION_DENIED: Self = Self(7);
+    /// What an overloaded service answers.
+    pub const RESOURCE_EXHAUSTED: Self = Self(8);
+    /// No such method.
+    pub const UNIMPLEMENTED: Self = Self(12);
+    /// Something broke.
+    pub const INTERNAL: Self = Self(13);
     /// What a caller sees on a refused connection.
     pub const UNAVAILABLE: Self = Self(14);
+    /// Nobody known.
+    pub const UNAUTHENTICATED: Self = Self(16);
 
     /// The names of the standard, by number.
     const NAMES: [&'static str; 17] = [
@@ -34,6 +51,12 @@ impl Code {
         "DATA_LOSS",
         "UNAUTHENTICATED",
     ];
+
+    /// The code of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let number = Self::NAMES.iter().position(|known| *known == name)?;
+        i32::try_from(number).ok().map(Self)
+    }
 
     /// Whether this is any code but OK.
     pub fn is_failure(self) -> bool {
@@ -63,7 +86,7 @@ pub struct Topology {
 }
 
 /// One retry layer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Caller {
     /// Its name.
     pub name: String,
@@ -71,6 +94,78 @@ pub struct Caller {
     pub attempts: u32,
     /// Which failures it tries again.
     pub retry_on: RetryOn,
+    /// Everything else that decides whether and when it tries again.
+    pub policy: Policy,
+    /// The fault in its own way out.
+    pub client_fault: Option<ClientFault>,
+    /// Whether it goes by the codes that tonic gives to a broken transport, instead of gRPC's.
+    pub raw_codes: bool,
+}
+
+/// Everything but attempts and codes that decides whether and when a caller tries again. Times in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Policy {
+    /// The wait before a retry; `None` retries at once.
+    pub backoff: Option<Backoff>,
+    /// Limit of one attempt; it then has failed with `DEADLINE_EXCEEDED`.
+    pub attempt_timeout_us: Option<u64>,
+    /// Whether one message is held back, so that an answer which fails behind its headers can be tried again.
+    pub commits_late: bool,
+    /// Whether a callee's word on the next attempt is ignored.
+    pub ignores_pushback: bool,
+    /// Retry tokens that failures take and successes give.
+    pub throttle: Option<Throttle>,
+    /// A share of the traffic that retries may make.
+    pub budget: Option<Budget>,
+    /// The next attempt goes out after this wait, without a failure.
+    pub hedge_us: Option<u64>,
+    /// Whether a call that itself arrived as a retry is tried once.
+    pub only_first_tries: bool,
+}
+
+/// `min(initial * multiplier^(retry - 1), max)` microseconds, times a number from `least` to `most`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Backoff {
+    /// Before the first retry, microseconds.
+    pub initial_us: u64,
+    /// Growth from one retry to the next.
+    pub multiplier: f64,
+    /// Longest, microseconds, before it is spread.
+    pub max_us: u64,
+    /// Smallest factor.
+    pub least: f64,
+    /// Largest factor.
+    pub most: f64,
+}
+
+/// gRPC's `retryThrottling`, in thousandths of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Throttle {
+    /// A full bucket.
+    pub max_milli: u64,
+    /// What a success gives.
+    pub ratio_milli: u64,
+}
+
+/// A share of the traffic that retries may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Budget {
+    /// At most a share of the attempts in flight are retries at once.
+    InFlight {
+        /// Thousandths of a percent.
+        percent_milli: u64,
+        /// So many retries at once are always allowed.
+        min_concurrency: u64,
+    },
+    /// A call deposits `ratio` before its first attempt, a retry costs 1, and both are forgotten after `ttl`.
+    Window {
+        /// Thousandths of a retry for each call.
+        ratio_milli: u64,
+        /// So many retries are allowed besides: per second times `ttl`, in thousandths.
+        reserve_milli: u64,
+        /// Microseconds.
+        ttl_us: u64,
+    },
 }
 
 /// Which failures a caller tries again.
@@ -91,32 +186,22 @@ pub struct Service {
     pub fault: Fault,
     /// What it answers when its own call failed; `None` hands the code up unchanged. The bottom service makes no call.
     pub on_failure: Option<Code>,
+    /// What it passes on of the time it was given.
+    pub passes_on: PassesOn,
+    /// Whether its work goes on when its caller has left.
+    pub detached: bool,
 }
 
-/// How a service misbehaves.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Fault {
-    /// It works.
-    None,
-    /// Its port is closed: attempts are sent, nothing is received, and the caller sees UNAVAILABLE.
-    Refuse,
-    /// It answers with a failure.
-    Fail(Fail),
-}
-
-/// An arrival fails when it is within `first` and its draw is below `p`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Fail {
-    /// What it answers.
-    pub code: Code,
-    /// Only the first so many arrivals; `None` means every one.
-    pub first: Option<u64>,
-    /// Chance of each arrival, 0 to 1; `None` means certain.
-    pub p: Option<f64>,
-    /// Whether `first` counts the arrivals of the process; otherwise those of each request.
-    pub per_process: bool,
-    /// Whether the work is done first. Work that fails by itself keeps its own status.
-    pub after: bool,
+/// What a service passes on of the time it was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PassesOn {
+    /// What is left.
+    #[default]
+    Rest,
+    /// Nothing: its callee knows no deadline.
+    Nothing,
+    /// At most so many microseconds; less when less is left.
+    AtMost(u64),
 }
 
 /// What the client asks for.
@@ -130,6 +215,13 @@ pub struct Load {
     pub concurrency: u64,
     /// The seed of the draws.
     pub seed: u64,
+    /// The time each request has, microseconds; `None` is no limit.
+    pub deadline_us: Option<u64>,
+    /// The client drops a request after so many microseconds.
+    pub cancel_after_us: Option<u64>,
+    /// Microseconds from the start of one request to that of the next, whatever became of it; `None` starts one when
+    /// another has ended.
+    pub interval_us: Option<u64>,
     /// Whether the item is one that the bottom service answers with `INVALID_ARGUMENT`.
     pub invalid_item: bool,
 }

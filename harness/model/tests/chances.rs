@@ -67,7 +67,7 @@ fn against_every_way(seed: u64, ask: Ask, chains: usize) {
     let mut compared = 0;
     while compared < chains {
         let topology = random_topology(&mut random, ask);
-        let drawn = |fault: &Fault| matches!(fault, Fault::Fail(fail) if fail.p.is_some_and(|p| p > 0.0 && p < 1.0));
+        let drawn = |fault: &Fault| fault.when.p.is_some_and(|p| p > 0.0 && p < 1.0);
         if !topology.services.iter().any(|service| drawn(&service.fault)) {
             continue;
         }

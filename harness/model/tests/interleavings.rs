@@ -3,9 +3,9 @@
 
 mod support;
 
-use model::{Code, Count, Draws, Fail, Fault, Kind, Predicted, RetryOn, Topology, predict};
+use model::{Code, Count, Draws, Fault, Kind, Predicted, RetryOn, Topology, predict};
 use std::collections::BTreeMap;
-use support::{Ask, Counted, DOWN, Random, documented_share, headline, random_topology};
+use support::{Ask, Counted, DOWN, Fail, REFUSE, Random, documented_share, fail, fail_of, headline, random_topology};
 
 /// A call under way: the attempts sent, and the failure that waits behind the work of its present arrival.
 struct Call {
@@ -46,9 +46,8 @@ impl Run<'_> {
         request.calls[at].attempts += 1;
         self.counted.sent[at] += 1;
         let fails = match self.topology.services[at].fault {
-            Fault::Refuse => return self.attempt_ended(request, Code::UNAVAILABLE),
-            Fault::None => None,
-            Fault::Fail(fail) => {
+            REFUSE => return self.attempt_ended(request, Code::UNAVAILABLE),
+            fault => fail_of(fault).filter(|fail| {
                 let before = if fail.per_process {
                     self.arrivals[at]
                 } else {
@@ -58,8 +57,8 @@ impl Run<'_> {
                 let path: Vec<u32> = request.calls.iter().map(|call| call.attempts).collect();
                 let share = documented_share(self.topology.load.seed, request.number, &path);
                 let drawn = fail.p.is_none_or(|p| share < p);
-                (in_range && drawn).then_some(fail)
-            }
+                in_range && drawn
+            }),
         };
         self.counted.received[at] += 1;
         self.arrivals[at] += 1;
@@ -194,16 +193,7 @@ fn random_orders_of_random_chains_stay_within() {
             per_process: true,
         };
         let mut topology = random_topology(&mut random, ask);
-        let shared = |fault: &Fault| {
-            matches!(
-                fault,
-                Fault::Fail(Fail {
-                    per_process: true,
-                    first: Some(_),
-                    ..
-                })
-            )
-        };
+        let shared = |fault: &Fault| fault.when.per_process && fault.when.first.is_some();
         if !topology.services.iter().any(|service| shared(&service.fault)) {
             continue;
         }
@@ -220,7 +210,7 @@ fn random_orders_of_random_chains_stay_within() {
 fn the_bounds_of_the_headline_are_reached_at_the_bottom() {
     let mut random = Random(0x7166);
     for (first, requests) in [(10, 4), (30, 4), (5, 20), (60, 3), (1, 2)] {
-        let mut topology = headline(Fault::Fail(Fail {
+        let mut topology = headline(fail(Fail {
             first: Some(first),
             per_process: true,
             ..DOWN

@@ -3,8 +3,8 @@
 
 mod support;
 
-use model::{Code, Count, Draws, Fail, Fault, Kind, Prediction, changes, formula, predict};
-use support::{DOWN, FAILED_PRECONDITION, NOT_FOUND, chain, headline, with_bottom};
+use model::{Code, Count, Draws, Fault, Kind, Prediction, changes, formula, predict};
+use support::{DOWN, FAILED_PRECONDITION, Fail, NOT_FOUND, REFUSE, chain, fail, headline, with_bottom};
 
 fn received(prediction: &Prediction) -> Vec<u128> {
     let exactly = |service: &model::ServicePrediction| {
@@ -19,7 +19,7 @@ fn received(prediction: &Prediction) -> Vec<u128> {
 }
 
 fn first(first: u64) -> Fault {
-    Fault::Fail(Fail {
+    fail(Fail {
         first: Some(first),
         ..DOWN
     })
@@ -58,7 +58,7 @@ fn the_bottom_always_fails() {
         (&[3, 3, 3, 3], &[3, 9, 27, 81], 120),
         (&[1, 5, 5, 5], &[1, 5, 25, 125], 156),
     ] {
-        let prediction = predict(&with_bottom(attempts, Fault::Fail(DOWN)), Draws::Forecast);
+        let prediction = predict(&with_bottom(attempts, fail(DOWN)), Draws::Forecast);
         assert_eq!(received(&prediction), expected);
         assert_eq!(prediction.total_arrivals, Count::Of(all));
         assert_eq!(prediction.per_request.arrivals_worst, Count::Of(all));
@@ -69,7 +69,7 @@ fn the_bottom_always_fails() {
 #[test]
 fn an_application_and_a_proxy_of_three_on_every_hop() {
     // Every second service is the proxy, which works and hands failures up.
-    let topology = with_bottom(&[1, 3, 3, 3, 3, 3, 3], Fault::Fail(DOWN));
+    let topology = with_bottom(&[1, 3, 3, 3, 3, 3, 3], fail(DOWN));
     let received = received(&predict(&topology, Draws::Forecast));
     assert_eq!([received[0], received[2], received[4], received[6]], [1, 9, 81, 729]);
     assert_eq!(received[0] + received[2] + received[4] + received[6], 820);
@@ -78,7 +78,7 @@ fn an_application_and_a_proxy_of_three_on_every_hop() {
 
 #[test]
 fn a_final_code_stops_the_multiplication_and_a_translation_starts_it_again() {
-    let mut topology = headline(Fault::Fail(DOWN));
+    let mut topology = headline(fail(DOWN));
     topology.services[2].on_failure = Some(FAILED_PRECONDITION);
     assert_eq!(received(&predict(&topology, Draws::Forecast)), [1, 1, 1, 3]);
     assert_eq!(formula(&topology), "3");
@@ -87,11 +87,11 @@ fn a_final_code_stops_the_multiplication_and_a_translation_starts_it_again() {
     assert_eq!(received(&predict(&topology, Draws::Forecast)), [1, 3, 3, 9]);
     assert_eq!(formula(&topology), "3 x 3");
 
-    let mut topology = headline(Fault::Fail(DOWN));
+    let mut topology = headline(fail(DOWN));
     topology.services[1].on_failure = Some(FAILED_PRECONDITION);
     assert_eq!(received(&predict(&topology, Draws::Forecast)), [1, 1, 3, 9]);
 
-    let mut topology = headline(Fault::Fail(Fail {
+    let mut topology = headline(fail(Fail {
         code: NOT_FOUND,
         ..DOWN
     }));
@@ -104,16 +104,16 @@ fn a_final_code_stops_the_multiplication_and_a_translation_starts_it_again() {
 
 #[test]
 fn a_closed_port_is_sent_to_and_receives_nothing() {
-    let prediction = predict(&headline(Fault::Refuse), Draws::Forecast);
+    let prediction = predict(&headline(REFUSE), Draws::Forecast);
     assert_eq!(received(&prediction), [1, 3, 9, 0]);
     assert_eq!(prediction.links[3].sent.min, Count::Of(27));
     assert_eq!(prediction.links[3].calls.min, Count::Of(9));
-    assert_eq!(formula(&headline(Fault::Refuse)), "3 x 3 x 3");
+    assert_eq!(formula(&headline(REFUSE)), "3 x 3 x 3");
 }
 
 #[test]
 fn an_invalid_item_is_answered_once_unless_the_fault_comes_first() {
-    let mut topology = headline(Fault::Fail(Fail { after: true, ..DOWN }));
+    let mut topology = headline(fail(Fail { after: true, ..DOWN }));
     topology.load.invalid_item = true;
     let prediction = predict(&topology, Draws::Forecast);
     assert_eq!(received(&prediction), [1, 1, 1, 1]);
@@ -121,20 +121,20 @@ fn an_invalid_item_is_answered_once_unless_the_fault_comes_first() {
         prediction.failed_by_code.keys().copied().collect::<Vec<_>>(),
         [Code::INVALID_ARGUMENT]
     );
-    topology.services[3].fault = Fault::Fail(DOWN);
+    topology.services[3].fault = fail(DOWN);
     assert_eq!(received(&predict(&topology, Draws::Forecast)), [1, 3, 9, 27]);
 }
 
 #[test]
 fn work_is_done_before_a_failure_that_comes_after_it() {
-    let prediction = predict(&headline(Fault::Fail(Fail { after: true, ..DOWN })), Draws::Forecast);
+    let prediction = predict(&headline(fail(Fail { after: true, ..DOWN })), Draws::Forecast);
     assert_eq!(prediction.services[3].work_done.min, Count::Of(27));
     assert_eq!(prediction.services[2].work_done.max, Count::ZERO);
 }
 
 #[test]
 fn first_of_the_process_is_shared_by_the_requests() {
-    let mut topology = headline(Fault::Fail(Fail {
+    let mut topology = headline(fail(Fail {
         first: Some(30),
         per_process: true,
         ..DOWN
@@ -152,7 +152,7 @@ fn first_of_the_process_is_shared_by_the_requests() {
 
 #[test]
 fn twelve_layers_of_a_hundred_attempts_are_counted_to_the_last_digit() {
-    let mut topology = with_bottom(&[100; 12], Fault::Fail(DOWN));
+    let mut topology = with_bottom(&[100; 12], fail(DOWN));
     let prediction = predict(&topology, Draws::Forecast);
     assert_eq!(prediction.services[11].received.min, Count::Of(100_u128.pow(12)));
     assert_eq!(formula(&topology), ["100"; 12].join(" x "));
@@ -173,7 +173,7 @@ fn twelve_layers_of_a_hundred_attempts_are_counted_to_the_last_digit() {
 
 #[test]
 fn what_no_number_holds_is_beyond() {
-    let mut topology = with_bottom(&[100; 26], Fault::Fail(DOWN));
+    let mut topology = with_bottom(&[100; 26], fail(DOWN));
     topology.load.requests = u64::MAX;
     let prediction = predict(&topology, Draws::Replay);
     assert_eq!(prediction.services[25].received.max, Count::Beyond);
@@ -185,16 +185,16 @@ fn what_no_number_holds_is_beyond() {
     );
     assert_eq!(formula(&topology).split(" x ").count(), 26);
 
-    let mut topology = with_bottom(&[100; 20], Fault::None);
+    let mut topology = with_bottom(&[100; 20], Fault::NONE);
     topology.load.requests = u64::MAX;
     for (p, concurrency) in [(None, 1), (None, 100), (Some(0.999), 1), (Some(0.999), 100)] {
-        topology.services[19].fault = Fault::Fail(Fail {
+        topology.services[19].fault = fail(Fail {
             p,
             first: Some(u64::MAX),
             per_process: true,
             ..DOWN
         });
-        topology.services[3].fault = Fault::Fail(Fail {
+        topology.services[3].fault = fail(Fail {
             p,
             first: Some(u64::MAX),
             ..DOWN
@@ -212,7 +212,7 @@ fn what_no_number_holds_is_beyond() {
 
 #[test]
 fn the_mean_of_the_closed_form_and_what_it_is_for_four_thousand_requests() {
-    let mut topology = headline(Fault::Fail(Fail { p: Some(0.5), ..DOWN }));
+    let mut topology = headline(fail(Fail { p: Some(0.5), ..DOWN }));
     topology.load.requests = 4_000;
     let prediction = predict(&topology, Draws::Forecast);
     let means = [
@@ -242,7 +242,7 @@ fn the_table_of_chances() {
         (0.9, [1.538, 3.476, 9.419], 7.67, 0.058),
         (0.99, [2.748, 8.002, 23.77], 6.92, 0.762),
     ] {
-        let prediction = predict(&headline(Fault::Fail(Fail { p: Some(p), ..DOWN })), Draws::Forecast);
+        let prediction = predict(&headline(fail(Fail { p: Some(p), ..DOWN })), Draws::Forecast);
         for (service, mean) in prediction.services[1..].iter().zip(means) {
             let predicted = service.received.mean.unwrap();
             assert!(
@@ -259,7 +259,7 @@ fn the_table_of_chances() {
             request.still_fails
         );
     }
-    let certain = predict(&headline(Fault::Fail(Fail { p: Some(1.0), ..DOWN })), Draws::Forecast);
+    let certain = predict(&headline(fail(Fail { p: Some(1.0), ..DOWN })), Draws::Forecast);
     assert_eq!(received(&certain), [1, 3, 9, 27]);
     assert_eq!(certain.per_request.still_fails, Some(1.0));
 }
@@ -267,12 +267,12 @@ fn the_table_of_chances() {
 #[test]
 fn failures_of_several_services_as_in_the_reference() {
     // n = 2, 3, 4, own failures .1, .2, .3 above a bottom that fails with .6: there the first hop is the user's own.
-    let mut topology = with_bottom(&[2, 3, 4], Fault::Fail(Fail { p: Some(0.6), ..DOWN }));
+    let mut topology = with_bottom(&[2, 3, 4], fail(Fail { p: Some(0.6), ..DOWN }));
     let mut above = chain(&[1]);
     topology.callers.insert(0, above.callers.remove(0));
     topology.services.insert(0, above.services.remove(0));
     for (service, p) in [(0, 0.1), (1, 0.2), (2, 0.3)] {
-        topology.services[service].fault = Fault::Fail(Fail { p: Some(p), ..DOWN });
+        topology.services[service].fault = fail(Fail { p: Some(p), ..DOWN });
     }
     let prediction = predict(&topology, Draws::Forecast);
     let means = [1.0, 1.123, 1.387, 2.112];
@@ -291,7 +291,7 @@ fn failures_of_several_services_as_in_the_reference() {
 fn changes_come_with_the_biggest_cut_first() {
     use model::ChangeKind::{AttemptsToOne, OneOwner};
     let name = |number: usize| format!("s{number}");
-    let all = changes(&headline(Fault::Fail(DOWN)));
+    let all = changes(&headline(fail(DOWN)));
     let (owners, ones) = all.split_at(3);
     for (number, change) in owners.iter().enumerate() {
         assert_eq!(
@@ -317,17 +317,14 @@ fn changes_come_with_the_biggest_cut_first() {
     }
     assert_eq!(all.len(), 6);
     assert!(
-        changes(&with_bottom(&[1, 3, 1, 1], Fault::Fail(DOWN)))
+        changes(&with_bottom(&[1, 3, 1, 1], fail(DOWN)))
             .iter()
             .all(|change| change.bottom == Count::ONE)
     );
-    assert!(changes(&headline(Fault::None)).is_empty());
-    assert_eq!(formula(&headline(Fault::None)), "1");
+    assert!(changes(&headline(Fault::NONE)).is_empty());
+    assert_eq!(formula(&headline(Fault::NONE)), "1");
     assert_eq!(formula(&headline(first(2))), "3");
-    assert_eq!(
-        formula(&headline(Fault::Fail(Fail { p: Some(0.5), ..DOWN }))),
-        "3 x 3 x 3"
-    );
+    assert_eq!(formula(&headline(fail(Fail { p: Some(0.5), ..DOWN }))), "3 x 3 x 3");
 }
 
 #[test]
@@ -335,8 +332,8 @@ fn an_empty_chain_and_an_empty_load_are_answered() {
     let prediction = predict(&chain(&[]), Draws::Replay);
     assert_eq!(prediction.ok.min, Count::ONE);
     for fault in [
-        Fault::None,
-        Fault::Fail(Fail {
+        Fault::NONE,
+        fail(Fail {
             p: Some(0.5),
             first: Some(3),
             per_process: true,

@@ -4,9 +4,9 @@
 mod support;
 
 use model::verdict::{Disturbance, Judgement, Observation, Observed, ObservedLink, Verdict, judge};
-use model::{Code, Count, Draws, Fail, Fault, Prediction, Topology, predict};
+use model::{Code, Count, Draws, Fault, Prediction, Topology, predict};
 use std::collections::BTreeMap;
-use support::{Counted, DOWN, Random, headline, walk_with_documented_draws};
+use support::{Counted, DOWN, Fail, REFUSE, Random, fail, headline, walk_with_documented_draws};
 
 /// What an undisturbed run of this chain shows.
 fn whole(topology: &Topology, counted: &Counted) -> Observation {
@@ -25,7 +25,7 @@ fn whole(topology: &Topology, counted: &Counted) -> Observation {
         to: topology.services[number].name.clone(),
         sent: Some(counted.sent[number]),
         received: Some(counted.received[number]),
-        refused_by_fault: topology.services[number].fault == Fault::Refuse,
+        refused_by_fault: topology.services[number].fault == REFUSE,
     };
     let mut failed_by_code = counted.ended.clone();
     let ok = failed_by_code.remove(&Code::OK).unwrap_or(0);
@@ -41,7 +41,7 @@ fn whole(topology: &Topology, counted: &Counted) -> Observation {
 }
 
 fn down() -> (Prediction, Observation) {
-    let topology = headline(Fault::Fail(DOWN));
+    let topology = headline(fail(DOWN));
     (
         predict(&topology, Draws::Replay),
         whole(&topology, &walk_with_documented_draws(&topology)),
@@ -129,12 +129,7 @@ fn every_disturbance() -> Vec<Disturbance> {
 
 #[test]
 fn a_whole_run_is_as_predicted_without_a_reason() {
-    for fault in [
-        Fault::None,
-        Fault::Fail(DOWN),
-        Fault::Refuse,
-        Fault::Fail(Fail { p: Some(0.5), ..DOWN }),
-    ] {
+    for fault in [Fault::NONE, fail(DOWN), REFUSE, fail(Fail { p: Some(0.5), ..DOWN })] {
         let mut topology = headline(fault);
         topology.load.requests = 7;
         let observation = whole(&topology, &walk_with_documented_draws(&topology));
@@ -265,7 +260,7 @@ fn missing_spans_leave_no_verdict() {
 
 #[test]
 fn too_little_with_whole_evidence_names_the_first_link_that_parts() {
-    let topology = headline(Fault::Fail(Fail { code: Code(5), ..DOWN }));
+    let topology = headline(fail(Fail { code: Code(5), ..DOWN }));
     let counted = walk_with_documented_draws(&topology);
     let (prediction, _) = down();
     let mut observation = whole(&topology, &counted);
@@ -280,7 +275,7 @@ fn too_little_with_whole_evidence_names_the_first_link_that_parts() {
 
 #[test]
 fn what_was_sent_and_never_arrived_is_found_even_inside_bounds() {
-    let mut topology = headline(Fault::Fail(Fail {
+    let mut topology = headline(fail(Fail {
         first: Some(12),
         per_process: true,
         ..DOWN
@@ -320,7 +315,7 @@ fn another_outcome_is_not_as_predicted() {
 
 #[test]
 fn more_requests_than_planned_leave_no_verdict() {
-    let mut topology = headline(Fault::Fail(DOWN));
+    let mut topology = headline(fail(DOWN));
     let (prediction, _) = down();
     topology.load.requests = 2;
     let judgement = judge(&prediction, &whole(&topology, &walk_with_documented_draws(&topology)));
@@ -371,10 +366,10 @@ fn no_damage_whatever_is_as_predicted() {
     let mut random = Random(0xDA_4A6E);
     for round in 0..20_000 {
         let fault = match round % 4 {
-            0 => Fault::None,
-            1 => Fault::Refuse,
-            2 => Fault::Fail(DOWN),
-            _ => Fault::Fail(Fail {
+            0 => Fault::NONE,
+            1 => REFUSE,
+            2 => fail(DOWN),
+            _ => fail(Fail {
                 p: Some(0.4),
                 first: Some(3),
                 ..DOWN

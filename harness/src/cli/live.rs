@@ -15,7 +15,7 @@ use crate::{
     sanitize::sanitize,
     scenario::{Change, Overrides},
 };
-use chassis::fault::{Fail, Fault, FaultError};
+use chassis::fault::{Fault, FaultError, ServiceFault};
 use std::path::{Path, PathBuf};
 
 /// Sections of a scenario that say what is sent and by whom: no service is told them.
@@ -95,11 +95,11 @@ impl Resolver<'_> {
     }
 
     pub(super) fn fail(&self, flags: &FailFlags) -> Result<Command, CliError> {
-        let mut faults: Vec<(Option<String>, Fault)> = Vec::new();
+        let mut faults: Vec<(Option<String>, ServiceFault)> = Vec::new();
         for pair in flags.faults.windows(2) {
             let (first, second) = (self.broken(&pair[0])?, self.broken(&pair[1])?);
-            if let ((Some(service), Fault::Fail(plain)), (None, _)) = (first, second)
-                && plain == Fail::default()
+            if let ((Some(service), plain), (None, _)) = (first, second)
+                && plain == Fault::down().into()
                 && pair[0] == service
             {
                 return Err(CliError::refused(format_args!(
@@ -123,7 +123,7 @@ impl Resolver<'_> {
             faults.push((service, fault));
         }
         if faults.is_empty() {
-            faults.push((None, Fault::Fail(Fail::default())));
+            faults.push((None, Fault::down().into()));
         }
         Ok(Command::Switch(Switch {
             link: self.link(&flags.link)?,
@@ -133,13 +133,13 @@ impl Resolver<'_> {
     }
 
     /// One word of `fail`: `[SERVICE=]FAULT`, or a service that plainly fails.
-    fn broken(&self, word: &str) -> Result<(Option<String>, Fault), CliError> {
+    fn broken(&self, word: &str) -> Result<(Option<String>, ServiceFault), CliError> {
         let program = &self.program;
         if let Err(FaultError::UnknownKind(_)) = word.parse::<Fault>()
             && is_name(word)
         {
             self.refuse_client_service("fail", word)?;
-            return Ok((Some(word.to_owned()), Fault::Fail(Fail::default())));
+            return Ok((Some(word.to_owned()), Fault::down().into()));
         }
         let (service, fault) = fault("fail", word)?;
         if let Some(service) = &service {
@@ -151,7 +151,7 @@ impl Resolver<'_> {
                 )));
             }
         }
-        if fault == Fault::None {
+        if fault.fault.is_none() {
             let healed = service.map_or_else(String::new, |service| format!(" {}", sanitize(&service)));
             return Err(CliError::refused(format_args!(
                 "fail {}: none is no failure; to make it work again: {program} heal{healed}",

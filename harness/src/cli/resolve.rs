@@ -19,7 +19,10 @@ use crate::{
     },
     viewer::Viewer,
 };
-use chassis::{fault::Fault, policy::MAX_ATTEMPTS};
+use chassis::{
+    fault::{Fault, ServiceFault},
+    policy::MAX_ATTEMPTS,
+};
 use std::path::{Path, PathBuf};
 
 /// Which services already run, where no flag says it.
@@ -594,7 +597,7 @@ pub(super) fn request_overrides(
 }
 
 /// `[SERVICE=]FAULT`; a fault's own `=` stand behind its `:`.
-pub(super) fn fault(flag: &str, text: &str) -> Result<(Option<String>, Fault), CliError> {
+pub(super) fn fault(flag: &str, text: &str) -> Result<(Option<String>, ServiceFault), CliError> {
     let before_keys = text.split(':').next().unwrap_or_default();
     let (service, fault) = match before_keys.split_once('=') {
         Some((service, _)) => (Some(service.trim().to_owned()), &text[service.len() + 1..]),

@@ -379,7 +379,9 @@ fn overrides(to: SwitchTo, configs: &[Config]) -> Result<Overrides, Failure> {
             }
             let is_meant = |name: &&&str| healed.is_empty() || healed.iter().any(|healed| healed == **name);
             let meant = services.iter().filter(is_meant);
-            meant.map(|name| (Some((*name).to_owned()), Fault::None)).collect()
+            meant
+                .map(|name| (Some((*name).to_owned()), Fault::NONE.into()))
+                .collect()
         }
     };
     Ok(Overrides {
@@ -469,7 +471,7 @@ mod tests {
         faults
             .into_iter()
             .map(|(service, fault)| {
-                assert_eq!(fault, Fault::None);
+                assert_eq!(fault, Fault::NONE.into());
                 service.expect("a service by its name")
             })
             .collect()

@@ -13,8 +13,8 @@ use crate::{
     sanitize::sanitize,
 };
 use chassis::{
-    config::{OnFailure, TransportCodes},
-    fault::Fault,
+    config::{OnFailure, PassedOn, TransportCodes},
+    fault::{Fault, ServiceFault},
     policy::Policy,
 };
 use std::{fs::File, io::Read, path::Path, time::Duration};
@@ -44,6 +44,8 @@ impl Default for Load {
             concurrency: 1,
             item: DEFAULT_ITEM.to_owned(),
             deadline: Some(DEFAULT_DEADLINE),
+            rate: None,
+            cancel_after: None,
             seed: DEFAULT_SEED,
         }
     }
@@ -254,7 +256,7 @@ impl Builder<'_> {
         Ok(ChainLine {
             client: Hop::new(CLIENT),
             services,
-            fault: Fault::None,
+            fault: Fault::NONE,
         })
     }
 
@@ -299,7 +301,8 @@ impl Builder<'_> {
         let service = |(position, hop): (usize, &Hop)| {
             let keys = self.draft.services.iter().find(|keys| keys.name == hop.name);
             let own_codes = keys.and_then(|keys| keys.transport_codes).unwrap_or(codes);
-            let fault = keys.and_then(|keys| keys.fault);
+            let fault = keys.and_then(|keys| keys.fault.clone());
+            let of_line = || ServiceFault::from(if position == last { line.fault } else { Fault::NONE });
             let none = RetryKeys::default();
             Service {
                 name: hop.name.clone(),
@@ -309,7 +312,9 @@ impl Builder<'_> {
                     self.caller(hop, keys.map_or(&none, |keys| &keys.retry), own_codes)
                 },
                 on_failure: keys.and_then(|keys| keys.on_failure).unwrap_or(OnFailure::Pass),
-                fault: fault.unwrap_or(if position == last { line.fault } else { Fault::None }),
+                fault: fault.unwrap_or_else(of_line),
+                deadline: PassedOn::Pass,
+                detached: false,
             }
         };
         Chain {
@@ -332,6 +337,7 @@ impl Builder<'_> {
                 attempts: own.attempts.unwrap_or(hop.attempts),
                 retry_on: retry_on.cloned().unwrap_or_default(),
                 backoff: own.backoff.or(shared.backoff).and_then(Option::from),
+                ..Policy::default()
             },
             proxy_attempts: ProxyAttempts(hop.proxy_attempts),
             transport_codes,
@@ -393,7 +399,7 @@ impl Builder<'_> {
                 return Err(flag(&format!("--fault {fault}"), message));
             }
             set.push(position);
-            chain.services[position].fault = *fault;
+            chain.services[position].fault = fault.clone();
         }
         Ok(())
     }
@@ -412,6 +418,8 @@ impl Builder<'_> {
                 .deadline
                 .or(file.deadline)
                 .map_or(Some(DEFAULT_DEADLINE), Option::from),
+            rate: None,
+            cancel_after: None,
             seed: flags.seed.or(file.seed).unwrap_or(DEFAULT_SEED),
         }
     }

@@ -2,7 +2,11 @@
 
 use super::{Caller, MAX_RUNNABLE, Scenario};
 use crate::chain_line::{CLIENT, proxy_name};
-use chassis::{config::Config, fault::Fault, policy::Policy};
+use chassis::{
+    config::Config,
+    fault::{ClientFault, Fault},
+    policy::Policy,
+};
 
 /// Which of the four processes a service is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +62,7 @@ impl Scenario {
             };
             (attempts > 1).then(|| Config {
                 retry,
-                fault: Fault::None,
+                fault: Fault::NONE,
                 ..layer(&proxy_name(name), caller)
             })
         };
@@ -68,12 +72,33 @@ impl Scenario {
             let own = layer(&service.name, &service.caller);
             configs.push(Config {
                 on_failure: service.on_failure,
-                fault: service.fault,
+                deadline: service.deadline,
+                detached: service.detached,
+                fault: service.fault.own(),
                 ..own
             });
             configs.extend(proxy(&service.name, &service.caller));
         }
+        self.place_client_faults(&mut configs);
         configs
+    }
+
+    /// Puts the faults that sit in a caller into that caller: the layer right above the service.
+    fn place_client_faults(&self, configs: &mut [Config]) {
+        for service in &self.chain.services {
+            let Some((_, inside)) = service.fault.side else {
+                continue;
+            };
+            let Some(place) = configs.iter().position(|config| config.service == service.name) else {
+                continue;
+            };
+            if let Some(caller) = place.checked_sub(1) {
+                configs[caller].client_fault = Some(ClientFault {
+                    fault: service.fault.fault,
+                    inside,
+                });
+            }
+        }
     }
 
     /// Which process each service is, from the top; `None` when the chain is longer than the processes there are.

@@ -29,7 +29,7 @@ impl Scenario {
             .chain
             .services
             .last()
-            .map(|bottom| bottom.fault)
+            .map(|bottom| bottom.fault.own())
             .unwrap_or_default();
         ChainLine {
             client: hop(crate::chain_line::CLIENT, &self.chain.client),

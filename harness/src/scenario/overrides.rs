@@ -1,7 +1,7 @@
 //! What flags say on top of a scenario: typed, each value already sound by itself.
 
 use super::OrNone;
-use chassis::{fault::Fault, policy::RetryOn};
+use chassis::{fault::ServiceFault, policy::RetryOn};
 use std::time::Duration;
 
 /// What flags say on top of a scenario.
@@ -20,7 +20,7 @@ pub struct Overrides {
     /// `--retry-on`: of every caller, proxy and the client.
     pub retry_on: Option<RetryOn>,
     /// `--fault`; without a service it is the bottom one's.
-    pub faults: Vec<(Option<String>, Fault)>,
+    pub faults: Vec<(Option<String>, ServiceFault)>,
     /// `--requests`.
     pub requests: Option<u64>,
     /// `--concurrency`.

@@ -16,7 +16,7 @@ use crate::{
 use chassis::{
     code,
     config::{OnFailure, TransportCodes},
-    fault::Fault,
+    fault::ServiceFault,
     policy::{Backoff, MAX_ATTEMPTS, RetryOn},
 };
 use std::time::Duration;
@@ -58,7 +58,7 @@ pub(super) struct RetryKeys {
 pub(super) struct ServiceKeys {
     pub(super) name: String,
     pub(super) place: Place,
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<ServiceFault>,
     pub(super) on_failure: Option<OnFailure>,
     pub(super) transport_codes: Option<TransportCodes>,
     pub(super) retry: RetryKeys,

@@ -5,7 +5,6 @@ use crate::{chain_line::CLIENT, sanitize::is_control};
 use chassis::{
     code,
     config::{OnFailure, TransportCodes},
-    fault::Fault,
     policy::{Backoff, RetryOn},
 };
 use std::time::Duration;
@@ -37,9 +36,11 @@ impl Scenario {
             .expect("a chain has at least two services");
         debug_assert!(bottom.on_failure == OnFailure::Pass, "the bottom calls nobody");
         flags.extend(
-            callers
+            self.chain
+                .services
                 .iter()
-                .filter(|service| service.fault != Fault::None)
+                .filter(|service| !service.fault.fault.is_none())
+                .filter(|service| service.name != bottom.name || service.fault.side.is_some())
                 .map(|service| flag("--fault", &format!("{}={}", service.name, service.fault))),
         );
         let named = || {

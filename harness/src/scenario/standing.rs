@@ -31,7 +31,9 @@ impl Scenario {
                 transport_codes: config.transport_codes,
             },
             on_failure: config.on_failure,
-            fault: config.fault,
+            fault: config.fault.into(),
+            deadline: config.deadline,
+            detached: config.detached,
         });
         let mut services: Vec<_> = services.collect();
         if let Some(bottom) = services.last_mut() {

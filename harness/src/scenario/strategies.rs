@@ -5,7 +5,7 @@ use crate::chain_line::{ChainLine, Hop, proxy_name};
 use chassis::{
     code::Code,
     config::{OnFailure, TransportCodes},
-    fault::{At, Fail, Fault, Scope},
+    fault::{At, Fail, Fault, Kind, Scope, When},
     policy::{Backoff, Jitter, Policy, RetryOn},
 };
 use proptest::prelude::*;
@@ -28,15 +28,17 @@ pub(crate) fn fault() -> impl Strategy<Value = Fault> {
             } else {
                 Scope::Request
             };
-            Fault::Fail(Fail {
-                code,
-                first,
-                p,
-                scope,
-                at: if after { At::After } else { At::Before },
-            })
+            Fault {
+                when: When { first, p, scope },
+                ..Fault::of(Kind::Fail(Fail {
+                    code,
+                    at: if after { At::After } else { At::Before },
+                    pushback_ms: None,
+                }))
+            }
         });
-    prop_oneof![3 => Just(Fault::None), 1 => Just(Fault::Refuse), 1 => Just(Fault::Fail(Fail::default())), 3 => fail]
+    let fixed = [Fault::NONE, Fault::of(Kind::Refuse), Fault::down()];
+    prop_oneof![5 => prop::sample::select(fixed.to_vec()), 3 => fail]
 }
 
 fn tries(most: u32) -> impl Strategy<Value = u32> {

@@ -96,14 +96,17 @@ fn every_built_in_scenario_loads_and_its_bottom_count_is_the_one_worked_out_by_h
 
 /// Walks one request down the chain, call by call; slow, simple, and no kin of the model.
 fn received_at_the_bottom(scenario: &Scenario) -> u64 {
-    use chassis::fault::{Draw, Verdict, decide};
+    use chassis::fault::{At, Draw, Earlier, Kind, decide};
     fn arrive(scenario: &Scenario, position: usize, received: &mut u64) -> Option<code::Code> {
         let service = &scenario.chain.services[position];
         let is_bottom = position + 1 == scenario.chain.services.len();
-        if service.fault == Fault::Refuse {
+        if service.fault.own().refuses() {
             return Some(code::Code::Unavailable);
         }
-        let before = *received;
+        let earlier = Earlier {
+            in_request: *received,
+            in_process: *received,
+        };
         *received += u64::from(is_bottom);
         let draw = Draw {
             seed: 27,
@@ -111,9 +114,12 @@ fn received_at_the_bottom(scenario: &Scenario) -> u64 {
             path: &[1],
             occurrence: 0,
         };
-        let verdict = decide(&service.fault, before, draw);
-        if let Verdict::FailBefore(code) = verdict {
-            return Some(code);
+        let failure = match decide(&service.fault.own(), earlier, draw).then {
+            Kind::Fail(told) => Some(told),
+            _ => None,
+        };
+        if let Some(told) = failure.filter(|told| told.at != At::After) {
+            return Some(told.code);
         }
         let worked = if is_bottom {
             scenario.load.item.is_empty().then_some(code::Code::InvalidArgument)
@@ -123,11 +129,7 @@ fn received_at_the_bottom(scenario: &Scenario) -> u64 {
                 OnFailure::Answer(own) => own,
             })
         };
-        worked.or(if let Verdict::FailAfter(code) = verdict {
-            Some(code)
-        } else {
-            None
-        })
+        worked.or(failure.map(|told| told.code))
     }
     fn call(scenario: &Scenario, caller: &Caller, position: usize, received: &mut u64) -> Option<code::Code> {
         let mut last = None;
@@ -280,7 +282,10 @@ fn shared_keys_are_inherited_and_own_keys_override_them() {
 fn a_fault_flag_replaces_its_service_and_leaves_the_others() {
     let scenario = from("web x3 > api x2 > db down", |flags| {
         flags.set = vec!["services.web.fault=fail:first=1".to_owned()];
-        flags.faults = vec![(None, Fault::None), (Some("api".to_owned()), Fault::Refuse)];
+        flags.faults = vec![
+            (None, Fault::NONE.into()),
+            (Some("api".to_owned()), Fault::of(Kind::Refuse).into()),
+        ];
     });
     let faults: Vec<_> = scenario
         .unwrap()
@@ -450,12 +455,17 @@ fn each_wrong_flag_is_refused_by_name() {
         ),
         (
             "per-hop",
-            |flags| flags.faults = vec![(Some("web".to_owned()), Fault::None)],
+            |flags| flags.faults = vec![(Some("web".to_owned()), Fault::NONE.into())],
             "no service `web`",
         ),
         (
             "per-hop",
-            |flags| flags.faults = vec![(None, Fault::None), (Some("inventory".to_owned()), Fault::None)],
+            |flags| {
+                flags.faults = vec![
+                    (None, Fault::NONE.into()),
+                    (Some("inventory".to_owned()), Fault::NONE.into()),
+                ]
+            },
             "two --fault",
         ),
         ("web > db", |flags| flags.depth = Some(1), "--depth 1: the chain line"),
@@ -573,7 +583,7 @@ fn configs_hold_each_layer_and_proxies_stand_behind_their_caller() {
     assert_eq!(configs[1].on_failure, OnFailure::Answer(code::Code::Aborted));
     assert_eq!(
         (configs[2].on_failure, configs[2].fault),
-        (OnFailure::Pass, Fault::None)
+        (OnFailure::Pass, Fault::NONE)
     );
     assert_eq!(
         (configs[3].retry.clone(), configs[3].fault.to_string()),

@@ -5,13 +5,14 @@ use crate::{
     address::Address,
     code::{self, Code},
     export::{self, Export},
-    fault::Fault,
+    fault::{ClientFault, Fault},
     policy::{self, Backoff, Policy},
 };
 use std::{
     collections::BTreeMap,
     io::Read as _,
     net::{Ipv4Addr, SocketAddr},
+    time::Duration,
 };
 use thiserror::Error;
 
@@ -32,8 +33,14 @@ pub struct Config {
     pub on_failure: OnFailure,
     /// Whether tonic's own codes are normalised before the policy looks.
     pub transport_codes: TransportCodes,
+    /// What it passes on of the time it was given.
+    pub deadline: PassedOn,
+    /// Whether its work goes on when its caller has left.
+    pub detached: bool,
     /// How it misbehaves.
     pub fault: Fault,
+    /// How its outbound stack misbehaves.
+    pub client_fault: Option<ClientFault>,
     /// The run's seed, for drawn faults and jitter.
     pub seed: u64,
     /// The run's nonce: marks its spans, so that strangers' are told apart.
@@ -63,6 +70,18 @@ pub enum OnFailure {
     Pass,
     /// This code instead: the multiplication stops or starts here.
     Answer(Code),
+}
+
+/// What a service passes on of the time it was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PassedOn {
+    /// The time that is left.
+    #[default]
+    Pass,
+    /// Nothing: its callee knows no deadline.
+    Drop,
+    /// At most this; less when less is left.
+    AtMost(Duration),
 }
 
 /// Whether tonic's own codes are normalised.
@@ -107,10 +126,21 @@ const CALLEE_ADDRESS: &str = "RETRYSCOPE_CALLEE_ADDRESS";
 const ATTEMPTS: &str = "RETRYSCOPE_ATTEMPTS";
 const RETRY_ON: &str = "RETRYSCOPE_RETRY_ON";
 const BACKOFF: &str = "RETRYSCOPE_BACKOFF";
+const ATTEMPT_TIMEOUT: &str = "RETRYSCOPE_ATTEMPT_TIMEOUT";
+const COMMIT: &str = "RETRYSCOPE_COMMIT";
+const PUSHBACK: &str = "RETRYSCOPE_PUSHBACK";
+const THROTTLE: &str = "RETRYSCOPE_THROTTLE";
+const BUDGET: &str = "RETRYSCOPE_BUDGET";
+const HEDGE: &str = "RETRYSCOPE_HEDGE";
+const ONLY_FIRST_TRIES: &str = "RETRYSCOPE_ONLY_FIRST_TRIES";
 const ON_FAILURE: &str = "RETRYSCOPE_ON_FAILURE";
+const DEADLINE: &str = "RETRYSCOPE_DEADLINE";
+const DETACHED: &str = "RETRYSCOPE_DETACHED";
 const TRANSPORT_CODES: &str = "RETRYSCOPE_TRANSPORT_CODES";
 /// How it misbehaves.
 pub const FAULT: &str = "RETRYSCOPE_FAULT";
+/// How its outbound stack misbehaves.
+pub const CLIENT_FAULT: &str = "RETRYSCOPE_CLIENT_FAULT";
 /// The seed of drawn faults.
 pub const SEED: &str = "RETRYSCOPE_SEED";
 const RUN: &str = "RETRYSCOPE_RUN";
@@ -119,7 +149,7 @@ const SPAN_QUEUE: &str = "RETRYSCOPE_SPAN_QUEUE";
 const RECORDS: &str = "RETRYSCOPE_RECORDS";
 
 /// Every setting of a service.
-pub const NAMES: [&str; 16] = [
+pub const NAMES: [&str; 26] = [
     SERVICE,
     LISTEN,
     CONTROL_LISTEN,
@@ -128,9 +158,19 @@ pub const NAMES: [&str; 16] = [
     ATTEMPTS,
     RETRY_ON,
     BACKOFF,
+    ATTEMPT_TIMEOUT,
+    COMMIT,
+    PUSHBACK,
+    THROTTLE,
+    BUDGET,
+    HEDGE,
+    ONLY_FIRST_TRIES,
     ON_FAILURE,
+    DEADLINE,
+    DETACHED,
     TRANSPORT_CODES,
     FAULT,
+    CLIENT_FAULT,
     SEED,
     RUN,
     OTLP,
@@ -139,7 +179,25 @@ pub const NAMES: [&str; 16] = [
 ];
 
 /// The settings that can be switched while the service runs.
-pub const SWITCHABLE: [&str; 7] = [ATTEMPTS, RETRY_ON, BACKOFF, ON_FAILURE, TRANSPORT_CODES, FAULT, SEED];
+pub const SWITCHABLE: [&str; 17] = [
+    ATTEMPTS,
+    RETRY_ON,
+    BACKOFF,
+    ATTEMPT_TIMEOUT,
+    COMMIT,
+    PUSHBACK,
+    THROTTLE,
+    BUDGET,
+    HEDGE,
+    ONLY_FIRST_TRIES,
+    ON_FAILURE,
+    DEADLINE,
+    DETACHED,
+    TRANSPORT_CODES,
+    FAULT,
+    CLIENT_FAULT,
+    SEED,
+];
 
 /// Names of ours that are no setting: the secret is never reported, and the others are the harness's.
 const OTHERS: [&str; 4] = [
@@ -173,7 +231,10 @@ impl Config {
             retry: Policy::default(),
             on_failure: OnFailure::default(),
             transport_codes: TransportCodes::default(),
+            deadline: PassedOn::default(),
+            detached: false,
             fault: Fault::default(),
+            client_fault: None,
             seed: 27,
             run: String::new(),
             otlp: Export::None,
@@ -243,6 +304,58 @@ impl Config {
             let backoff: Backoff = value.parse().map_err(|error| wrong(BACKOFF, value, &error))?;
             config.retry.backoff = Some(backoff);
         }
+        let time = |name, value: &str| {
+            let right = || "write a duration such as 250ms, above 0 and at most 1h".to_owned();
+            let read = parsed(name, value, |_: humantime::DurationError| right())
+                .map(|read: humantime::Duration| Duration::from(read))?;
+            if read.is_zero() || read > Policy::LONGEST {
+                return Err(wrong(name, value, &right()));
+            }
+            Ok(read)
+        };
+        let yes = |name, value: &str| {
+            parsed(name, value, |_: std::str::ParseBoolError| {
+                "write true or false".to_owned()
+            })
+        };
+        let policy_part = |name, value: &str, error: policy::PolicyError| wrong(name, value, &error);
+        if let Some(value) = get(ATTEMPT_TIMEOUT) {
+            config.retry.attempt_timeout = Some(time(ATTEMPT_TIMEOUT, value)?);
+        }
+        if let Some(value) = get(COMMIT) {
+            config.retry.commit = value.parse().map_err(|error| policy_part(COMMIT, value, error))?;
+        }
+        if let Some(value) = get(PUSHBACK) {
+            config.retry.pushback = yes(PUSHBACK, value)?;
+        }
+        if let Some(value) = get(THROTTLE) {
+            let throttle = value.parse().map_err(|error| policy_part(THROTTLE, value, error))?;
+            config.retry.throttle = Some(throttle);
+        }
+        if let Some(value) = get(BUDGET) {
+            let budget = value.parse().map_err(|error| policy_part(BUDGET, value, error))?;
+            config.retry.budget = Some(budget);
+        }
+        if let Some(value) = get(HEDGE) {
+            config.retry.hedge = Some(time(HEDGE, value)?);
+        }
+        if let Some(value) = get(ONLY_FIRST_TRIES) {
+            config.retry.only_first_tries = yes(ONLY_FIRST_TRIES, value)?;
+        }
+        config.retry = config
+            .retry
+            .checked()
+            .map_err(|error| policy_part(HEDGE, get(HEDGE).unwrap_or_default(), error))?;
+        if let Some(value) = get(DEADLINE) {
+            config.deadline = value.parse().map_err(|error| wrong(DEADLINE, value, &error))?;
+        }
+        if let Some(value) = get(DETACHED) {
+            config.detached = yes(DETACHED, value)?;
+        }
+        if let Some(value) = get(CLIENT_FAULT) {
+            let fault = value.parse().map_err(|error| wrong(CLIENT_FAULT, value, &error))?;
+            config.client_fault = Some(fault);
+        }
         if let Some(value) = get(ON_FAILURE) {
             config.on_failure = value.parse().map_err(|error| wrong(ON_FAILURE, value, &error))?;
         }
@@ -277,6 +390,11 @@ impl Config {
             (RETRY_ON, self.retry.retry_on.to_string()),
             (ON_FAILURE, self.on_failure.to_string()),
             (TRANSPORT_CODES, self.transport_codes.to_string()),
+            (COMMIT, self.retry.commit.to_string()),
+            (PUSHBACK, self.retry.pushback.to_string()),
+            (ONLY_FIRST_TRIES, self.retry.only_first_tries.to_string()),
+            (DEADLINE, self.deadline.to_string()),
+            (DETACHED, self.detached.to_string()),
             (FAULT, self.fault.to_string()),
             (SEED, self.seed.to_string()),
             (RUN, self.run.clone()),
@@ -289,7 +407,23 @@ impl Config {
                 (CALLEE_ADDRESS, callee.address.to_string()),
             ]);
         }
-        pairs.extend(self.retry.backoff.map(|backoff| (BACKOFF, backoff.to_string())));
+        let Policy {
+            backoff,
+            attempt_timeout,
+            throttle,
+            budget,
+            hedge,
+            ..
+        } = &self.retry;
+        let optional = [
+            (BACKOFF, backoff.map(|backoff| backoff.to_string())),
+            (ATTEMPT_TIMEOUT, attempt_timeout.map(duration_text)),
+            (THROTTLE, throttle.map(|throttle| throttle.to_string())),
+            (BUDGET, budget.map(|budget| budget.to_string())),
+            (HEDGE, hedge.map(duration_text)),
+            (CLIENT_FAULT, self.client_fault.map(|fault| fault.to_string())),
+        ];
+        pairs.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
         if self.otlp != Export::None {
             pairs.push((OTLP, self.otlp.to_string()));
         }
@@ -319,6 +453,11 @@ pub fn control_token() -> Result<Option<String>, ConfigError> {
         return Err(wrong(name, &value, &"a token is printable ASCII without blanks"));
     }
     Ok(Some(token.to_owned()))
+}
+
+/// A duration without blanks: `1m30s`.
+fn duration_text(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string().replace(' ', "")
 }
 
 fn wrong(name: &'static str, value: &str, right: &dyn std::fmt::Display) -> ConfigError {
@@ -362,6 +501,35 @@ impl std::fmt::Display for OnFailure {
     }
 }
 
+impl std::str::FromStr for PassedOn {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const RIGHT: &str = "write pass, drop or a duration such as 250ms, above 0 and at most 1h";
+        match text.trim() {
+            "pass" => Ok(Self::Pass),
+            "drop" => Ok(Self::Drop),
+            other => {
+                let most = humantime::parse_duration(other).map_err(|_| RIGHT)?;
+                if most.is_zero() || most > Policy::LONGEST {
+                    return Err(RIGHT);
+                }
+                Ok(Self::AtMost(most))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for PassedOn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Pass => f.write_str("pass"),
+            Self::Drop => f.write_str("drop"),
+            Self::AtMost(most) => f.write_str(&duration_text(*most)),
+        }
+    }
+}
+
 impl std::str::FromStr for TransportCodes {
     type Err = &'static str;
 
@@ -387,11 +555,10 @@ impl std::fmt::Display for TransportCodes {
 mod tests {
     use super::*;
     use crate::{
-        fault::{At, Fail, Scope},
-        policy::{Jitter, RetryOn},
+        fault::{At, Delay, Fail, Kind, Reset, Scope, When},
+        policy::{Budget, Commit, Jitter, RetryOn, Throttle},
     };
     use proptest::prelude::*;
-    use std::time::Duration;
 
     fn failure() -> impl Strategy<Value = Code> {
         (1..17_i32).prop_map(Code::from_i32)
@@ -414,35 +581,125 @@ mod tests {
                     jitter,
                 }
             });
-        (1..=100_u32, retry_on, prop::option::of(backoff)).prop_map(|(attempts, retry_on, backoff)| Policy {
-            attempts,
-            retry_on,
-            backoff,
-        })
+        let throttle = (1..=1_000_000_u32, 1..=10_000_u32)
+            .prop_map(|(max_milli, ratio_milli)| Throttle { max_milli, ratio_milli });
+        let budget = prop_oneof![
+            (0..=100_000_u32, any::<u32>()).prop_map(|(percent_milli, min_concurrency)| Budget::InFlight {
+                percent_milli,
+                min_concurrency,
+            }),
+            (0..=1_000_000_u32, 0..=1_000_000_u32, time()).prop_map(|(ratio_milli, min_per_second, ttl)| {
+                Budget::Window {
+                    ratio_milli,
+                    min_per_second,
+                    ttl,
+                }
+            }),
+        ];
+        let waits = prop_oneof![
+            prop::option::of(backoff).prop_map(|backoff| (backoff, None)),
+            time().prop_map(|hedge| (None, Some(hedge))),
+        ];
+        let flags = any::<[bool; 3]>();
+        let rest = (
+            prop::option::of(time()),
+            prop::option::of(throttle),
+            prop::option::of(budget),
+            flags,
+        );
+        (1..=100_u32, retry_on, waits, rest).prop_map(
+            |(
+                attempts,
+                retry_on,
+                (backoff, hedge),
+                (attempt_timeout, throttle, budget, [message, pushback, first]),
+            )| {
+                Policy {
+                    attempts,
+                    retry_on,
+                    backoff,
+                    attempt_timeout,
+                    commit: if message { Commit::Message } else { Commit::Headers },
+                    pushback,
+                    throttle,
+                    budget,
+                    hedge,
+                    only_first_tries: first,
+                }
+            },
+        )
     }
 
-    fn fault() -> impl Strategy<Value = Fault> {
-        let fail = (
-            failure(),
+    fn time() -> impl Strategy<Value = Duration> {
+        (1..3_600_000_u64).prop_map(Duration::from_millis)
+    }
+
+    fn when() -> impl Strategy<Value = When> {
+        (
             prop::option::of(any::<u64>()),
             prop::option::of(0.0..=1.0_f64),
-            any::<[bool; 2]>(),
+            any::<bool>(),
         )
-            .prop_map(|(code, first, p, [process, after])| {
-                let scope = if process && first.is_some() {
+            .prop_map(|(first, p, process)| When {
+                first,
+                p,
+                scope: if process && first.is_some() {
                     Scope::Process
                 } else {
                     Scope::Request
-                };
-                Fault::Fail(Fail {
-                    code,
-                    first,
-                    p,
-                    scope,
-                    at: if after { At::After } else { At::Before },
-                })
-            });
-        prop_oneof![Just(Fault::None), Just(Fault::Refuse), fail]
+                },
+            })
+    }
+
+    fn delay() -> impl Strategy<Value = Delay> {
+        (0..3_600_000_u64, 0..3_600_000_u64, when()).prop_map(|(ms, jitter_ms, when)| Delay { ms, jitter_ms, when })
+    }
+
+    fn fault() -> impl Strategy<Value = Fault> {
+        let at = prop_oneof![Just(At::Before), Just(At::After), Just(At::Headers)];
+        let fail = (failure(), at, prop::option::of(any::<i32>()))
+            .prop_map(|(code, at, pushback_ms)| Kind::Fail(Fail { code, at, pushback_ms }));
+        let late = prop_oneof![
+            fail,
+            Just(Kind::GoAway),
+            Just(Kind::Reset(Reset::Connection)),
+            (0..=13_u32).prop_map(|reason| Kind::Reset(Reset::Stream(reason.into()))),
+            (200..600_u16).prop_map(|status| Kind::Http { status }),
+        ];
+        prop_oneof![
+            Just(Fault::NONE),
+            Just(Fault::of(Kind::Refuse)),
+            when().prop_map(|when| Fault {
+                when,
+                ..Fault::of(Kind::Hang)
+            }),
+            delay().prop_map(|delay| Fault {
+                delay: Some(delay),
+                ..Fault::NONE
+            }),
+            (0..=1_000_000_u32, failure()).prop_map(|(capacity, code)| Fault::of(Kind::Overload { capacity, code })),
+            (prop::option::of(delay()), late, when()).prop_map(|(delay, kind, when)| Fault { delay, kind, when }),
+        ]
+    }
+
+    fn client_fault() -> impl Strategy<Value = ClientFault> {
+        let fail = failure().prop_map(|code| {
+            Kind::Fail(Fail {
+                code,
+                ..Fail::default()
+            })
+        });
+        let kind = prop_oneof![Just(None), fail.prop_map(Some)];
+        (delay(), kind, when(), any::<[bool; 2]>()).prop_map(|(delay, kind, when, [late, inside])| {
+            let (delay, kind, when) = match kind {
+                Some(kind) => (late.then_some(delay), kind, when),
+                None => (Some(delay), Kind::None, When::default()),
+            };
+            ClientFault {
+                fault: Fault { delay, kind, when },
+                inside,
+            }
+        })
     }
 
     prop_compose! {
@@ -452,8 +709,14 @@ mod tests {
             callee in prop::option::of("[a-z][a-z0-9-]{0,20}"),
             retry in policy(),
             on_failure in prop::option::of(failure()),
-            raw in any::<bool>(),
+            [raw, detached] in any::<[bool; 2]>(),
             fault in fault(),
+            client_fault in prop::option::of(client_fault()),
+            deadline in prop_oneof![
+                Just(PassedOn::Pass),
+                Just(PassedOn::Drop),
+                time().prop_map(PassedOn::AtMost),
+            ],
             seed in any::<u64>(),
             run in "[0-9a-f]{0,16}",
             otlp in prop_oneof![
@@ -473,7 +736,10 @@ mod tests {
                 retry,
                 on_failure: on_failure.map_or(OnFailure::Pass, OnFailure::Answer),
                 transport_codes: if raw { TransportCodes::Raw } else { TransportCodes::Normalized },
+                deadline,
+                detached,
                 fault,
+                client_fault,
                 seed,
                 run,
                 otlp,

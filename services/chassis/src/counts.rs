@@ -40,6 +40,8 @@ pub enum Outcome {
     Expired,
     /// Its caller left.
     Dropped,
+    /// Its connection or its stream was ended by a reset or GOAWAY that a fault asked for.
+    Cut,
 }
 
 /// A status code as an ordered number.
@@ -59,6 +61,7 @@ impl Outcome {
             Self::Answered(CodeNumber(number)) => code::name(Code::from_i32(number)),
             Self::Expired => "expired",
             Self::Dropped => "dropped",
+            Self::Cut => "cut",
         }
     }
 }
@@ -74,8 +77,16 @@ pub enum Refusal {
     Committed,
     /// The call's deadline has passed.
     Deadline,
+    /// Too few retry tokens are left.
+    Throttle,
+    /// The budget allows no more retries now.
+    Budget,
+    /// The callee asked for no retry.
+    Pushback,
     /// The caller of this call left.
     Cancelled,
+    /// The call itself had arrived as a retry.
+    NotFirstTry,
 }
 
 impl Refusal {
@@ -86,7 +97,11 @@ impl Refusal {
             Self::Code => "code",
             Self::Committed => "committed",
             Self::Deadline => "deadline",
+            Self::Throttle => "throttle",
+            Self::Budget => "budget",
+            Self::Pushback => "pushback",
             Self::Cancelled => "cancelled",
+            Self::NotFirstTry => "not_first_try",
         }
     }
 }

@@ -1,36 +1,108 @@
 //! What a fault is: its grammar, its draw and its decision. Pure; `layers::fault` and `listen` obey it.
 //!
-//! The grammar is the same on the command line, in scenario files and in the environment: `KIND[:key=value,…]`.
+//! The grammar is the same on the command line, in scenario files and in the environment: `KIND[:key=value,…]`, and
+//! `delay:…+KIND:…` for a fault that comes late.
 
-use crate::code::{self, Code};
-use std::{fmt, str::FromStr};
-use thiserror::Error;
+mod grammar;
 
-/// How a service misbehaves.
+pub use grammar::{FaultError, ServiceFault};
+
+use crate::code::Code;
+use std::time::Duration;
+
+/// How a service misbehaves: how late, and then how.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub enum Fault {
-    /// It works.
+pub struct Fault {
+    /// The wait before everything else.
+    pub delay: Option<Delay>,
+    /// What happens then.
+    pub kind: Kind,
+    /// Which arrivals `kind` happens to.
+    pub when: When,
+}
+
+/// What happens to an arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// The service works.
     #[default]
     None,
     /// It answers with a failure.
     Fail(Fail),
+    /// It never answers.
+    Hang,
     /// Its service port is closed: attempts are sent and never received.
     Refuse,
+    /// It reads the request and resets.
+    Reset(Reset),
+    /// It reads the request, sends a GOAWAY that covers it and closes the connection without an answer.
+    GoAway,
+    /// It answers with a bare HTTP status, without `grpc-status`.
+    Http {
+        /// 200 to 599.
+        status: u16,
+    },
+    /// It works on so many arrivals at once and refuses the rest.
+    Overload {
+        /// Most arrivals at once.
+        capacity: u32,
+        /// What the rest get.
+        code: Code,
+    },
 }
 
 /// The keys of `fail`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fail {
     /// What it answers.
     pub code: Code,
-    /// Only the first so many arrivals fail; `None` means every one.
+    /// When in the course of an arrival it fails.
+    pub at: At,
+    /// `grpc-retry-pushback-ms` in the trailers: milliseconds; negative asks for no retry (gRFC A6).
+    pub pushback_ms: Option<i32>,
+}
+
+/// When `fail` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum At {
+    /// Before the work, as a trailers-only answer.
+    #[default]
+    Before,
+    /// The work is done, then the answer is a failure. Work that fails by itself keeps its own status.
+    After,
+    /// Headers first, then failing trailers: the answer has begun, and the work was not done.
+    Headers,
+}
+
+/// What `reset` resets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reset {
+    /// The whole connection, with everything else on it.
+    Connection,
+    /// This stream alone, with an HTTP/2 error code.
+    Stream(h2::Reason),
+}
+
+/// A wait before the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Delay {
+    /// Milliseconds.
+    pub ms: u64,
+    /// Up to so many milliseconds more, drawn.
+    pub jitter_ms: u64,
+    /// Which arrivals wait.
+    pub when: When,
+}
+
+/// Which arrivals something happens to: those within `first` whose draw is below `p`.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct When {
+    /// Only the first so many arrivals; `None` means every one.
     pub first: Option<u64>,
     /// Chance of each arrival, 0 to 1; `None` means certain.
     pub p: Option<f64>,
     /// What `first` counts over.
     pub scope: Scope,
-    /// When in the course of an arrival it fails.
-    pub at: At,
 }
 
 /// What `first=N` counts over.
@@ -43,224 +115,86 @@ pub enum Scope {
     Process,
 }
 
-/// When `fail` answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum At {
-    /// Before the work, as a trailers-only answer.
-    #[default]
-    Before,
-    /// The work is done, then the answer is a failure. Work that fails by itself keeps its own status.
-    After,
+/// A fault in a caller's outbound stack, as a mesh fault filter injects it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClientFault {
+    /// A `fail` before the work, a `delay`, or both.
+    pub fault: Fault,
+    /// Inside the retry loop it meets every attempt, outside it every call.
+    pub inside: bool,
 }
 
 impl Default for Fail {
     fn default() -> Self {
         Self {
             code: Code::Unavailable,
-            first: None,
-            p: None,
-            scope: Scope::Request,
             at: At::Before,
+            pushback_ms: None,
         }
     }
 }
 
 impl Fault {
-    /// Whether an arrival's fate is drawn.
+    /// No fault.
+    pub const NONE: Self = Self {
+        delay: None,
+        kind: Kind::None,
+        when: When {
+            first: None,
+            p: None,
+            scope: Scope::Request,
+        },
+    };
+
+    /// A fault of this kind on every arrival.
+    pub const fn of(kind: Kind) -> Self {
+        Self { kind, ..Self::NONE }
+    }
+
+    /// The plain `fail`.
+    pub fn down() -> Self {
+        Self::of(Kind::Fail(Fail::default()))
+    }
+
+    /// Whether the service just works.
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+
+    /// Whether the service port is closed.
+    pub fn refuses(&self) -> bool {
+        self.kind == Kind::Refuse
+    }
+
+    /// Whether any arrival's fate is drawn.
     pub fn is_drawn(&self) -> bool {
-        matches!(self, Self::Fail(Fail { p: Some(_), .. }))
+        self.whens().any(|when| when.p.is_some()) || self.delay.is_some_and(|delay| delay.jitter_ms > 0)
     }
-}
 
-/// Why a text is no fault.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum FaultError {
-    /// The kind is not known.
-    #[error("`{0}` is not a fault; write none, down, refuse, fail, or fail with keys such as fail:first=2")]
-    UnknownKind(String),
-    /// The kind or key belongs to the plan and is not built.
-    #[error(
-        "`{0}` is not built yet; the faults built are none, fail (code, first, p, scope, at=before|after) and refuse"
-    )]
-    NotBuilt(String),
-    /// The key is not known.
-    #[error("`{key}` is not a key of the fault `{kind}` (its keys: {known})")]
-    UnknownKey {
-        /// The fault's kind.
-        kind: &'static str,
-        /// The key as read.
-        key: String,
-        /// The keys that exist.
-        known: &'static str,
-    },
-    /// A key stands twice.
-    #[error("the key `{0}` is given twice in one fault")]
-    Twice(String),
-    /// A pair without `=`.
-    #[error("`{0}` in a fault is not key=value")]
-    NotAPair(String),
-    /// A value that the key cannot take.
-    #[error("`{key}={value}` in a fault: {right}")]
-    Value {
-        /// The key.
-        key: &'static str,
-        /// The value as read.
-        value: String,
-        /// What would be right.
-        right: String,
-    },
-}
-
-/// Kinds and keys the design names and this version refuses.
-const PLANNED_KINDS: [&str; 6] = ["delay", "hang", "reset", "goaway", "http", "overload"];
-const FAIL_KEYS: &str = "code, first, p, scope, at";
-
-impl FromStr for Fault {
-    type Err = FaultError;
-
-    fn from_str(text: &str) -> Result<Self, FaultError> {
-        let text = text.trim();
-        if text.contains('+') {
-            return Err(FaultError::NotBuilt(text.to_owned()));
-        }
-        let (kind, keys) = text
-            .split_once(':')
-            .map_or((text, None), |(kind, keys)| (kind, Some(keys)));
-        let without_keys = |fault, kind| match keys {
-            None => Ok(fault),
-            Some(keys) => Err(FaultError::UnknownKey {
-                kind,
-                key: keys.to_owned(),
-                known: "none",
-            }),
-        };
-        match kind {
-            "none" => without_keys(Self::None, "none"),
-            "down" => without_keys(Self::Fail(Fail::default()), "down"),
-            "refuse" => without_keys(Self::Refuse, "refuse"),
-            "fail" => keys.unwrap_or("").parse().map(Self::Fail),
-            planned if PLANNED_KINDS.contains(&planned) => Err(FaultError::NotBuilt(planned.to_owned())),
-            other => Err(FaultError::UnknownKind(other.to_owned())),
-        }
+    /// Whether arrivals of different requests share a count.
+    pub fn is_shared(&self) -> bool {
+        self.whens()
+            .any(|when| when.first.is_some() && when.scope == Scope::Process)
+            || matches!(self.kind, Kind::Overload { .. })
     }
-}
 
-impl FromStr for Fail {
-    type Err = FaultError;
-
-    /// Reads the part behind `fail:`; empty is the plain `fail`.
-    fn from_str(keys: &str) -> Result<Self, FaultError> {
-        let mut fail = Self::default();
-        let mut seen = Vec::new();
-        for pair in keys.split(',').filter(|pair| !pair.trim().is_empty()) {
-            let (key, value) = pair
-                .split_once('=')
-                .ok_or_else(|| FaultError::NotAPair(pair.trim().to_owned()))?;
-            let (key, value) = (key.trim(), value.trim());
-            if seen.contains(&key) {
-                return Err(FaultError::Twice(key.to_owned()));
-            }
-            seen.push(key);
-            let wrong = |key, right: &str| FaultError::Value {
-                key,
-                value: value.to_owned(),
-                right: right.to_owned(),
-            };
-            match key {
-                "code" => {
-                    fail.code = code::parse_failure(value).map_err(|error| wrong("code", &error.to_string()))?;
-                }
-                "first" => {
-                    let first = value
-                        .parse()
-                        .map_err(|_| wrong("first", "write a whole number, 0 or more"))?;
-                    fail.first = Some(first);
-                }
-                "p" => {
-                    let p: f64 = value.parse().map_err(|_| wrong("p", "write a chance from 0 to 1"))?;
-                    if !(0.0..=1.0).contains(&p) {
-                        return Err(wrong("p", "a chance lies from 0 to 1"));
-                    }
-                    fail.p = Some(p);
-                }
-                "scope" => {
-                    fail.scope = match value {
-                        "request" => Scope::Request,
-                        "process" => Scope::Process,
-                        _ => return Err(wrong("scope", "write request or process")),
-                    }
-                }
-                "at" => {
-                    fail.at = match value {
-                        "before" => At::Before,
-                        "after" => At::After,
-                        "headers" => return Err(FaultError::NotBuilt("at=headers".to_owned())),
-                        _ => return Err(wrong("at", "write before or after")),
-                    }
-                }
-                "pushback" | "side" | "loop" => return Err(FaultError::NotBuilt(key.to_owned())),
-                _ => {
-                    let key = key.to_owned();
-                    return Err(FaultError::UnknownKey {
-                        kind: "fail",
-                        key,
-                        known: FAIL_KEYS,
-                    });
-                }
-            }
-        }
-        if fail.scope == Scope::Process && fail.first.is_none() {
-            let right = "scope says what first counts over; give first=N too".to_owned();
-            return Err(FaultError::Value {
-                key: "scope",
-                value: "process".to_owned(),
-                right,
-            });
-        }
-        Ok(fail)
+    fn whens(&self) -> impl Iterator<Item = When> {
+        std::iter::once(self.when).chain(self.delay.map(|delay| delay.when))
     }
-}
 
-impl fmt::Display for Fault {
-    /// Writes what `FromStr` reads, defaults left out.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("none"),
-            Self::Refuse => f.write_str("refuse"),
-            Self::Fail(fail) => {
-                let default = Fail::default();
-                let mut keys = Vec::new();
-                if fail.code != default.code {
-                    keys.push(format!("code={}", code::name(fail.code)));
-                }
-                keys.extend(fail.first.map(|first| format!("first={first}")));
-                keys.extend(fail.p.map(|p| format!("p={p}")));
-                if fail.scope == Scope::Process {
-                    keys.push("scope=process".to_owned());
-                }
-                if fail.at == At::After {
-                    keys.push("at=after".to_owned());
-                }
-                f.write_str("fail")?;
-                if keys.is_empty() {
-                    Ok(())
-                } else {
-                    write!(f, ":{}", keys.join(","))
-                }
-            }
-        }
+    /// What has to be remembered of the arrivals: those of each request, and how often each path came.
+    pub fn remembers(&self) -> (bool, bool) {
+        (self.whens().any(|when| when.first.is_some()), self.is_drawn())
     }
 }
 
 /// What one arrival is to get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// The handler's own answer.
-    Work,
-    /// A trailers-only failure instead of the work.
-    FailBefore(Code),
-    /// The work, and then a failure in place of its success.
-    FailAfter(Code),
+pub struct Verdict {
+    /// How long it waits first.
+    pub delay: Duration,
+    /// What happens then; [`Kind::None`] is the handler's own answer.
+    pub then: Kind,
 }
 
 /// What a decision may depend on.
@@ -276,16 +210,51 @@ pub struct Draw<'a> {
     pub occurrence: u32,
 }
 
-/// Decides one arrival. `before` is the number of earlier arrivals in the fault's own scope.
-pub fn decide(fault: &Fault, before: u64, draw: Draw<'_>) -> Verdict {
-    let Fault::Fail(fail) = fault else { return Verdict::Work };
-    let in_range = fail.first.is_none_or(|first| before < first);
-    let drawn = fail.p.is_none_or(|p| draw.share() < p);
-    match fail.at {
-        _ if !(in_range && drawn) => Verdict::Work,
-        At::Before => Verdict::FailBefore(fail.code),
-        At::After => Verdict::FailAfter(fail.code),
+/// How many arrivals came before one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Earlier {
+    /// Of its request.
+    pub in_request: u64,
+    /// Of any request.
+    pub in_process: u64,
+}
+
+/// Decides one arrival.
+pub fn decide(fault: &Fault, earlier: Earlier, draw: Draw<'_>) -> Verdict {
+    let delay = match fault.delay {
+        Some(delay) if delay.when.meets(earlier, draw.share(Stream::DelayChance)) => {
+            Duration::from_millis(delay.ms)
+                + Duration::from_millis(delay.jitter_ms).mul_f64(draw.share(Stream::DelayJitter))
+        }
+        _ => Duration::ZERO,
+    };
+    let then = if fault.when.meets(earlier, draw.share(Stream::Chance)) {
+        fault.kind
+    } else {
+        Kind::None
+    };
+    Verdict { delay, then }
+}
+
+impl When {
+    fn meets(&self, earlier: Earlier, share: f64) -> bool {
+        let before = match self.scope {
+            Scope::Request => earlier.in_request,
+            Scope::Process => earlier.in_process,
+        };
+        self.first.is_none_or(|first| before < first) && self.p.is_none_or(|p| share < p)
     }
+}
+
+/// What a draw decides. Draws of the same arrival for different things know nothing of each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Whether the kind happens.
+    Chance,
+    /// Whether the delay happens.
+    DelayChance,
+    /// How much of its jitter the delay gets.
+    DelayJitter,
 }
 
 impl Draw<'_> {
@@ -293,15 +262,21 @@ impl Draw<'_> {
     ///
     /// The rule, for whoever replays it with code of their own: start with `x = mix(seed)`; then for the request's number,
     /// for each number of the path from the client's attempt down, and last for the occurrence, in this order,
-    /// `x = mix(x XOR number)`; the draw is the upper 53 bits of `x` divided by 2^53. `mix` adds 0x9E3779B97F4A7C15 and applies
-    /// the finalizer of `SplitMix64`, all in wrapping 64-bit arithmetic.
-    pub fn share(&self) -> f64 {
+    /// `x = mix(x XOR number)`; for the delay's chance once more with the number 1, for its jitter with 2; the draw is the
+    /// upper 53 bits of `x` divided by 2^53. `mix` adds 0x9E3779B97F4A7C15 and applies the finalizer of `SplitMix64`, all in
+    /// wrapping 64-bit arithmetic.
+    pub fn share(&self, stream: Stream) -> f64 {
         let mut x = mix(self.seed);
         x = mix(x ^ self.request);
         for attempt in self.path {
             x = mix(x ^ u64::from(*attempt));
         }
         x = mix(x ^ u64::from(self.occurrence));
+        x = match stream {
+            Stream::Chance => x,
+            Stream::DelayChance => mix(x ^ 1),
+            Stream::DelayJitter => mix(x ^ 2),
+        };
         (x >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
@@ -327,69 +302,64 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_is_written_is_read_back() {
-        for text in [
-            "none",
-            "refuse",
-            "fail",
-            "fail:first=2",
-            "fail:p=0.5",
-            "fail:code=NOT_FOUND,first=1,p=0.25,scope=process,at=after",
-        ] {
-            let fault: Fault = text.parse().unwrap();
-            assert_eq!(fault.to_string(), text);
-        }
-        assert_eq!("down".parse(), Ok(Fault::Fail(Fail::default())));
-    }
-
-    #[test]
-    fn each_wrong_text_is_named() {
-        for (text, named) in [
-            ("explode", "explode"),
-            ("fail:p=1.5", "1.5"),
-            ("fail:p=NaN", "NaN"),
-            ("fail:first=-1", "-1"),
-            ("fail:code=UNAVAILBLE", "UNAVAILBLE"),
-            ("fail:code=OK", "OK"),
-            ("fail:frist=2", "frist"),
-            ("fail:first=1,first=2", "first"),
-            ("fail:first", "first"),
-            ("fail:scope=process", "first=N"),
-            ("refuse:code=OK", "code=OK"),
-            ("delay:ms=50", "delay"),
-            ("fail:at=headers", "at=headers"),
-            ("fail+refuse", "fail+refuse"),
-        ] {
-            let error = text.parse::<Fault>().unwrap_err().to_string();
-            assert!(error.contains(named), "{text}: {error}");
+    fn earlier(in_request: u64) -> Earlier {
+        Earlier {
+            in_request,
+            in_process: in_request,
         }
     }
 
     #[test]
     fn first_counts_the_arrivals_before() {
         let fault = "fail:first=2".parse().unwrap();
-        assert_eq!(decide(&fault, 1, draw(1, &[1])), Verdict::FailBefore(Code::Unavailable));
-        assert_eq!(decide(&fault, 2, draw(1, &[1])), Verdict::Work);
+        let then = |before| decide(&fault, earlier(before), draw(1, &[1])).then;
+        assert_eq!(then(1), Kind::Fail(Fail::default()));
+        assert_eq!(then(2), Kind::None);
+    }
+
+    #[test]
+    fn a_delay_and_what_follows_are_decided_apart() {
+        let fault = "delay:ms=20,first=1+fail:first=2".parse().unwrap();
+        let verdict = |before| decide(&fault, earlier(before), draw(1, &[1]));
+        assert_eq!(verdict(0).delay.as_millis(), 20);
+        assert_eq!(verdict(1).delay.as_millis(), 0);
+        assert_eq!(verdict(1).then, Kind::Fail(Fail::default()));
+    }
+
+    #[test]
+    fn jitter_only_adds() {
+        let fault = "delay:ms=20,jitter=10".parse().unwrap();
+        let waits: Vec<_> = (1..100)
+            .map(|request| decide(&fault, earlier(0), draw(request, &[1])).delay)
+            .collect();
+        assert!(
+            waits
+                .iter()
+                .all(|wait| (20.0..30.0).contains(&(wait.as_secs_f64() * 1e3)))
+        );
+        assert!(waits.iter().any(|wait| wait.as_millis() >= 28));
     }
 
     #[test]
     fn a_share_of_ten_thousand_draws_lies_in_its_exact_binomial_band() {
         // Outside the band of 0.3 an honest generator falls with a chance of 1e-9 (the exact binomial, both tails).
-        for (p, band) in [(0.0, 0..=0), (0.3, 2_723..=3_282), (1.0, 10_000..=10_000)] {
-            let hits = (1..=10_000)
-                .filter(|request| draw(*request, &[1, 2, 3]).share() < p)
-                .count();
-            assert!(band.contains(&hits), "{hits} of 10,000 at {p}");
+        for stream in [Stream::Chance, Stream::DelayChance, Stream::DelayJitter] {
+            for (p, band) in [(0.0, 0..=0), (0.3, 2_723..=3_282), (1.0, 10_000..=10_000)] {
+                let hits = (1..=10_000)
+                    .filter(|request| draw(*request, &[1, 2, 3]).share(stream) < p)
+                    .count();
+                assert!(band.contains(&hits), "{hits} of 10,000 at {p}");
+            }
         }
     }
 
     #[test]
-    fn path_and_occurrence_change_the_draw() {
-        let bits = |draw: Draw<'_>| draw.share().to_bits();
+    fn path_occurrence_and_stream_change_the_draw() {
+        let bits = |draw: Draw<'_>| draw.share(Stream::Chance).to_bits();
         let one = bits(draw(7, &[1, 1]));
         assert_ne!(one, bits(draw(7, &[1, 2])));
         assert_ne!(one, bits(draw(8, &[1, 1])));
+        assert_ne!(one, draw(7, &[1, 1]).share(Stream::DelayChance).to_bits());
         assert_ne!(
             one,
             bits(Draw {

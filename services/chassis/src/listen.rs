@@ -56,11 +56,7 @@ pub enum Gate {
 impl Gate {
     /// What a fault makes of a service port.
     pub fn of(fault: &Fault) -> Self {
-        if *fault == Fault::Refuse {
-            Self::Closed
-        } else {
-            Self::Open
-        }
+        if fault.refuses() { Self::Closed } else { Self::Open }
     }
 }
 

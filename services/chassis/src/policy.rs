@@ -16,6 +16,63 @@ pub struct Policy {
     pub retry_on: RetryOn,
     /// The wait before a retry; `None` retries at once.
     pub backoff: Option<Backoff>,
+    /// Limit of one attempt; when it expires the attempt has failed with `DEADLINE_EXCEEDED`.
+    pub attempt_timeout: Option<Duration>,
+    /// From where on an answer cannot be tried again.
+    pub commit: Commit,
+    /// Whether `grpc-retry-pushback-ms` is obeyed.
+    pub pushback: bool,
+    /// Retry tokens that failures take and successes give (gRFC A6).
+    pub throttle: Option<Throttle>,
+    /// A share of the traffic that retries may make.
+    pub budget: Option<Budget>,
+    /// Sends the next attempt after this wait without waiting for a failure; never together with `backoff`.
+    pub hedge: Option<Duration>,
+    /// Whether calls that themselves arrived as a retry are not tried again.
+    pub only_first_tries: bool,
+}
+
+/// From where on an answer cannot be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Commit {
+    /// From its headers on, when they are HTTP 200 and carry no `grpc-status` (gRFC A6, Envoy).
+    #[default]
+    Headers,
+    /// From its second message on (Linkerd; like a loop around a stub): one message is held back, so that failing trailers
+    /// right behind it can still be tried again.
+    Message,
+}
+
+/// gRPC's `retryThrottling`, in thousandths of a token: a failure takes one token, a success gives `token_ratio`, and there
+/// are retries only while more than half are left. One bucket for each caller process and link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Throttle {
+    /// Thousandths of `max_tokens`; 1 to 1,000 tokens.
+    pub max_milli: u32,
+    /// Thousandths of `token_ratio`; above 0.
+    pub ratio_milli: u32,
+}
+
+/// A share of the traffic that retries may make. One for each caller process and link, exact in thousandths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Budget {
+    /// Envoy's: at most a share of the attempts in flight are retries at once. A retry counts from its decision, through its
+    /// wait, until its attempt has ended.
+    InFlight {
+        /// Thousandths of a percent.
+        percent_milli: u32,
+        /// So many retries at once are always allowed.
+        min_concurrency: u32,
+    },
+    /// Finagle's: a call deposits `ratio` before its first attempt, a retry costs exactly 1, and both are forgotten after `ttl`.
+    Window {
+        /// Thousandths of a retry for each call.
+        ratio_milli: u32,
+        /// So many retries a second are allowed besides, as a reserve of `min_per_second * ttl`.
+        min_per_second: u32,
+        /// How long deposits and withdrawals count.
+        ttl: Duration,
+    },
 }
 
 /// Which failures are tried again.
@@ -58,7 +115,44 @@ impl Default for Policy {
             attempts: 1,
             retry_on: RetryOn::default(),
             backoff: None,
+            attempt_timeout: None,
+            commit: Commit::default(),
+            pushback: true,
+            throttle: None,
+            budget: None,
+            hedge: None,
+            only_first_tries: false,
         }
+    }
+}
+
+impl Budget {
+    /// Envoy's figures: 20 %, and three at once in any case.
+    pub const IN_FLIGHT: Self = Self::InFlight {
+        percent_milli: 20_000,
+        min_concurrency: 3,
+    };
+    /// Finagle's figures: 20 %, and ten a second in any case, over ten seconds.
+    pub const WINDOW: Self = Self::Window {
+        ratio_milli: 200,
+        min_per_second: 10,
+        ttl: Duration::from_secs(10),
+    };
+}
+
+impl Policy {
+    /// Longest wait or limit that may be set.
+    pub const LONGEST: Duration = Duration::from_secs(3600);
+
+    /// Itself, when its parts go together.
+    ///
+    /// # Errors
+    /// A hedge beside a back-off.
+    pub fn checked(self) -> Result<Self, PolicyError> {
+        if self.hedge.is_some() && self.backoff.is_some() {
+            return Err(PolicyError::HedgeWithBackoff);
+        }
+        Ok(self)
     }
 }
 
@@ -120,7 +214,22 @@ pub enum PolicyError {
     /// Something about the back-off.
     #[error("backoff: {0}")]
     Backoff(String),
+    /// A hedge beside a back-off.
+    #[error("hedge and backoff exclude each other: a hedge does not wait for a failure (gRFC A6 has one or the other)")]
+    HedgeWithBackoff,
+    /// A part of the policy that cannot be read.
+    #[error("{part}: {right}")]
+    Part {
+        /// Which.
+        part: &'static str,
+        /// What would be right.
+        right: String,
+    },
 }
+
+mod parts;
+
+pub use parts::{fraction, thousandths};
 
 /// Reads a number of attempts.
 ///

@@ -141,10 +141,10 @@ mod tests {
             &settings(&[("RETRYSCOPE_FAULT", "fail"), ("RETRYSCOPE_ATTEMPTS", "5")]),
         )
         .unwrap();
-        assert_eq!((before.number, before.config.fault), (1, Fault::None));
+        assert_eq!((before.number, before.config.fault), (1, Fault::NONE));
         let now = live.now();
         assert_eq!((now.number, now.config.retry.attempts), (2, 5));
-        assert_ne!(now.config.fault, Fault::None);
+        assert_ne!(now.config.fault, Fault::NONE);
         live.switch(7, &settings(&[("RETRYSCOPE_ATTEMPTS", "")])).unwrap();
         assert_eq!(live.now().config.retry.attempts, 1);
     }
@@ -173,6 +173,6 @@ mod tests {
         for (number, settings) in refused {
             assert!(live.switch(number, &settings).is_err(), "{settings:?}");
         }
-        assert_eq!((live.now().number, live.now().config.fault), (3, Fault::None));
+        assert_eq!((live.now().number, live.now().config.fault), (3, Fault::NONE));
     }
 }

@@ -1,11 +1,51 @@
 //! What the tests hold the model against: random chains, and a walk of the tree that knows none of the model's shortcuts.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
-use model::{Caller, Code, Fail, Fault, Load, RetryOn, Service, Topology};
+use model::fault::{self, Kind, When};
+use model::{Caller, Code, Fault, Load, PassesOn, Policy, RetryOn, Service, Topology};
 use std::collections::BTreeMap;
 
 pub const NOT_FOUND: Code = Code(5);
 pub const FAILED_PRECONDITION: Code = Code(9);
+pub const REFUSE: Fault = Fault::of(Kind::Refuse);
+
+/// A failing answer, and which arrivals get it, in one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fail {
+    pub code: Code,
+    pub first: Option<u64>,
+    pub p: Option<f64>,
+    pub per_process: bool,
+    pub after: bool,
+}
+
+pub fn fail(fail: Fail) -> Fault {
+    let (code, after) = (fail.code, fail.after);
+    Fault {
+        when: When {
+            first: fail.first,
+            p: fail.p,
+            per_process: fail.per_process,
+        },
+        ..Fault::of(Kind::Fail(fault::Fail {
+            code,
+            after,
+            ..fault::Fail::DOWN
+        }))
+    }
+}
+
+pub fn fail_of(fault: Fault) -> Option<Fail> {
+    let Kind::Fail(told) = fault.kind else { return None };
+    Some(Fail {
+        code: told.code,
+        first: fault.when.first,
+        p: fault.when.p,
+        per_process: fault.when.per_process,
+        after: told.after,
+    })
+}
+
 pub const DOWN: Fail = Fail {
     code: Code::UNAVAILABLE,
     first: None,
@@ -24,11 +64,16 @@ pub fn chain(attempts: &[u32]) -> Topology {
         },
         attempts: *attempts,
         retry_on: RetryOn::Codes(vec![Code::UNAVAILABLE]),
+        policy: Policy::default(),
+        client_fault: None,
+        raw_codes: false,
     };
     let service = |number| Service {
         name: format!("s{}", number + 1),
-        fault: Fault::None,
+        fault: Fault::NONE,
         on_failure: None,
+        passes_on: PassesOn::Rest,
+        detached: false,
     };
     Topology {
         callers: attempts.iter().enumerate().map(caller).collect(),
@@ -38,6 +83,9 @@ pub fn chain(attempts: &[u32]) -> Topology {
             concurrency: 1,
             first_request: 1,
             seed: 27,
+            deadline_us: None,
+            cancel_after_us: None,
+            interval_us: None,
             invalid_item: false,
         },
     }
@@ -111,7 +159,7 @@ pub fn random_topology(random: &mut Random, ask: Ask) -> Topology {
         service.fault = if random.chance(faulty) {
             random_fault(random, ask)
         } else {
-            Fault::None
+            Fault::NONE
         };
         service.on_failure = random.chance(25).then(|| random.pick(&CODES));
     }
@@ -121,15 +169,16 @@ pub fn random_topology(random: &mut Random, ask: Ask) -> Topology {
         first_request: 1,
         seed: random.next(),
         invalid_item: random.chance(10),
+        ..topology.load
     };
     topology
 }
 
 fn random_fault(random: &mut Random, ask: Ask) -> Fault {
     if random.chance(10) {
-        return Fault::Refuse;
+        return REFUSE;
     }
-    Fault::Fail(Fail {
+    fail(Fail {
         code: if random.chance(60) {
             Code::UNAVAILABLE
         } else {
@@ -221,7 +270,7 @@ impl<'a, Drawn: FnMut(u64, &[u32], f64) -> bool> Walk<'a, Drawn> {
 
     fn arrive(&mut self, at: usize, request: u64, path: &[u32]) -> Code {
         let service = &self.topology.services[at];
-        if service.fault == Fault::Refuse {
+        if service.fault == REFUSE {
             return Code::UNAVAILABLE;
         }
         self.counted.received[at] += 1;
@@ -251,9 +300,7 @@ impl<'a, Drawn: FnMut(u64, &[u32], f64) -> bool> Walk<'a, Drawn> {
     }
 
     fn fails(&mut self, at: usize, request: u64, path: &[u32]) -> Option<Fail> {
-        let Fault::Fail(fail) = self.topology.services[at].fault else {
-            return None;
-        };
+        let fail = fail_of(self.topology.services[at].fault)?;
         let before = if fail.per_process {
             self.before_in_process[at]
         } else {

@@ -6,7 +6,7 @@ use crate::{
     Request, Response, body,
     call::Context,
     code::Code,
-    fault::{self, Draw, Fault, Scope, Verdict},
+    fault::{self, At, Draw, Earlier, Kind, Verdict},
     outcome::{self, Head, WorkDone},
 };
 use tonic::Status;
@@ -18,19 +18,9 @@ pub struct FaultLayer;
 /// What an arrival gets.
 fn verdict(context: &Context) -> Verdict {
     let config = &context.generation.config;
-    let Fault::Fail(fail) = &config.fault else {
-        return Verdict::Work;
-    };
     let path = context.path.as_ref();
-    let before = context
-        .generation
-        .seen()
-        .arrive(path, fail.first.is_some(), fail.p.is_some());
-    let counted = if fail.scope == Scope::Process {
-        before.in_process
-    } else {
-        before.in_request
-    };
+    let (count_requests, count_paths) = config.fault.remembers();
+    let before = context.generation.seen().arrive(path, count_requests, count_paths);
     let (request, path) = path.map_or((before.in_process, &[][..]), |path| (path.request, &path.attempts[..]));
     let draw = Draw {
         seed: config.seed,
@@ -38,31 +28,35 @@ fn verdict(context: &Context) -> Verdict {
         path,
         occurrence: before.occurrence,
     };
-    fault::decide(&config.fault, counted, draw)
+    let earlier = Earlier {
+        in_request: before.in_request,
+        in_process: before.in_process,
+    };
+    fault::decide(&config.fault, earlier, draw)
 }
 
 impl Around for FaultLayer {
     async fn around(self, request: Request, mut below: impl Below) -> Response {
-        let verdict = request.extensions().get::<Context>().map_or(Verdict::Work, verdict);
+        let verdict = request.extensions().get::<Context>().map(verdict);
         let fail = |code| Status::new(code, "the injected fault");
-        match verdict {
-            Verdict::Work => ask(&mut below, request).await,
-            Verdict::FailBefore(code) => {
-                body::drain(request.into_body()).await;
-                fail(code).into_http()
-            }
-            Verdict::FailAfter(code) => {
+        match verdict.map_or(Kind::None, |verdict| verdict.then) {
+            Kind::Fail(told) if told.at == At::After => {
                 let response = ask(&mut below, request).await;
                 match outcome::head(&response) {
                     // Work that failed by itself keeps its own status.
                     Head::TrailersOnly(own) if own != Code::Ok => response,
                     _ => {
-                        let mut failed: Response = fail(code).into_http();
+                        let mut failed: Response = fail(told.code).into_http();
                         failed.extensions_mut().insert(WorkDone);
                         failed
                     }
                 }
             }
+            Kind::Fail(told) => {
+                body::drain(request.into_body()).await;
+                fail(told.code).into_http()
+            }
+            _ => ask(&mut below, request).await,
         }
     }
 }
