@@ -4,7 +4,9 @@ use crate::chain::{Chain, Layout, What};
 use crate::chance::Moment;
 use crate::count::Count;
 use crate::exact::Exact;
-use crate::prediction::{Kind, LinkPrediction, PerRequest, Predicted, Prediction, ServicePrediction};
+use crate::prediction::{
+    Binds, Kind, Limit, LinkPrediction, PerRequest, Predicted, Prediction, ServicePrediction, Solved,
+};
 use crate::topology::{Code, Topology};
 
 /// What a room found out.
@@ -137,16 +139,27 @@ fn failing(layout: &Layout, mean: impl Fn(usize) -> Option<f64>) -> Option<f64> 
 }
 
 /// Names the counts.
-pub(crate) fn assemble(topology: &Topology, answer: Answer) -> Prediction {
+pub(crate) fn assemble(topology: &Topology, solved: Solved) -> Prediction {
     let Answer {
         layout,
         totals,
         per_request,
-    } = answer;
+    } = solved.answer;
+    let limit = |(caller, binds): (&crate::Caller, Option<Binds>)| {
+        binds.map(|binds| Limit {
+            caller: caller.name.clone(),
+            binds: match binds {
+                Binds::No => Some(false),
+                Binds::Yes => Some(true),
+                Binds::Depends => None,
+            },
+        })
+    };
     let service = |(hop, service): (usize, &crate::Service)| ServicePrediction {
         name: service.name.clone(),
         received: totals[layout.at(hop, What::Received)],
         work_done: totals[layout.at(hop, What::WorkDone)],
+        unanswered: totals[layout.at(hop, What::Unanswered)],
     };
     let pairs = topology.callers.iter().zip(&topology.services).enumerate();
     let link = |(hop, (caller, service)): (usize, (&crate::Caller, &crate::Service))| LinkPrediction {
@@ -154,6 +167,9 @@ pub(crate) fn assemble(topology: &Topology, answer: Answer) -> Prediction {
         to: service.name.clone(),
         calls: totals[layout.at(hop, What::Calls)],
         sent: totals[layout.at(hop, What::Sent)],
+        lost: totals[layout.at(hop, What::Lost)],
+        cut: totals[layout.at(hop, What::Cut)],
+        out_of_time: totals[layout.at(hop, What::OutOfTime)],
     };
     let arrivals = totals[layout.arrivals()];
     let failures = layout.codes.iter().filter(|code| code.is_failure());
@@ -177,5 +193,7 @@ pub(crate) fn assemble(topology: &Topology, answer: Answer) -> Prediction {
             Some(mean) if arrivals.sd.is_some_and(|sd| sd > 0.0) => Count::rounded_up(mean),
             _ => arrivals.max,
         },
+        margin_us: solved.margin_us,
+        limits: topology.callers.iter().zip(solved.binds).filter_map(limit).collect(),
     }
 }

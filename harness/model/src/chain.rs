@@ -2,8 +2,7 @@
 
 use crate::count::Count;
 use crate::fault::{Cut, Fault, Kind};
-use crate::topology::{Code, RetryOn, Topology};
-use std::collections::BTreeSet;
+use crate::topology::{Code, Policy, RetryOn, Topology};
 
 /// A topology without its names.
 #[derive(Debug, Clone)]
@@ -37,6 +36,8 @@ pub(crate) enum Trouble {
         after: bool,
         /// Whether the answer has begun when it fails, so that nobody tries it again.
         is_final: bool,
+        /// Whether it is no answer but an end of the connection or the stream.
+        cuts: bool,
         first: First,
         /// Strictly between 0 and 1; `None` means certain.
         chance: Option<f64>,
@@ -72,9 +73,17 @@ pub(crate) enum What {
     Sent,
     Received,
     WorkDone,
+    /// Attempts that were sent and did not arrive.
+    Lost,
+    /// Attempts that a fault of the transport ended, as it was asked to.
+    Cut,
+    /// Calls that ended because their deadline had passed.
+    OutOfTime,
+    /// Arrivals that ended without an answer: their time was over, or their caller had left.
+    Unanswered,
 }
 
-/// The row of counts: four for each hop, then all arrivals together, then the requests by the code they ended with.
+/// The row of counts: eight for each hop, then all arrivals together, then the requests by the code they ended with.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     hops: usize,
@@ -82,9 +91,16 @@ pub(crate) struct Layout {
     pub(crate) codes: Vec<Code>,
 }
 
-const COUNTS_PER_HOP: usize = 4;
+const COUNTS_PER_HOP: usize = 8;
 
 impl Layout {
+    pub(crate) fn new(topology: &Topology) -> Self {
+        Self {
+            hops: topology.callers.len(),
+            codes: crate::acting::codes(topology),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.arrivals() + 1 + self.codes.len()
     }
@@ -125,29 +141,11 @@ impl Chain {
             .map(|(caller, service)| Hop {
                 attempts: caller.attempts.max(1),
                 retry_on: caller.retry_on.clone(),
-                trouble: Trouble::new(
-                    service.fault,
-                    load.requests,
-                    caller.raw_codes,
-                    caller.policy.commits_late,
-                ),
+                trouble: Trouble::new(service.fault, load.requests, caller.raw_codes, &caller.policy),
                 on_failure: service.on_failure,
             })
             .collect();
-        let mut codes = BTreeSet::from([Code::OK]);
-        codes.extend(load.invalid_item.then_some(Code::INVALID_ARGUMENT));
-        for hop in &hops {
-            codes.extend(hop.on_failure);
-            codes.extend(match hop.trouble {
-                Trouble::None => None,
-                Trouble::Refuse => Some(Code::UNAVAILABLE),
-                Trouble::Fail { code, .. } => Some(code),
-            });
-        }
-        let layout = Layout {
-            hops: hops.len(),
-            codes: codes.into_iter().collect(),
-        };
+        let layout = Layout::new(topology);
         let one_at_a_time = load.concurrency <= 1 || load.requests <= 1;
         Self {
             hops,
@@ -217,10 +215,14 @@ impl Hop {
 impl Trouble {
     /// Drops what cannot act: `first=0`, a chance of 0, and a chance that is no number (no draw is below it). To a single
     /// request the process is the request.
-    fn new(fault: Fault, requests: u64, raw_codes: bool, commits_late: bool) -> Self {
-        let (code, after, headers) = match fault.kind {
+    fn new(fault: Fault, requests: u64, raw_codes: bool, policy: &Policy) -> Self {
+        let (code, after, is_final) = match fault.kind {
             Kind::Refuse => return Self::Refuse,
-            Kind::Fail(fail) => (fail.code, fail.after, fail.headers),
+            Kind::Fail(fail) => {
+                let begun = fail.headers && !policy.commits_late;
+                let unwanted = fail.pushback_ms.is_some_and(|ms| ms < 0) && !policy.ignores_pushback;
+                (fail.code, fail.after, begun || unwanted)
+            }
             Kind::Cut(cut) => (cut.code(raw_codes), false, false),
             // Where these act, the clock answers.
             Kind::None | Kind::Hang | Kind::Overload { .. } => return Self::None,
@@ -241,7 +243,8 @@ impl Trouble {
         Self::Fail {
             code,
             after,
-            is_final: headers && !commits_late,
+            is_final,
+            cuts: matches!(fault.kind, Kind::Cut(_)),
             first,
             chance,
         }
@@ -254,6 +257,11 @@ impl Trouble {
         }
     }
 
+    /// Whether it ends connections or streams.
+    pub(crate) fn cuts(&self) -> bool {
+        matches!(self, Self::Fail { cuts: true, .. })
+    }
+
     /// The same fault with another `first`.
     pub(crate) fn with_first(self, first: First) -> Self {
         match self {
@@ -261,12 +269,14 @@ impl Trouble {
                 code,
                 after,
                 is_final,
+                cuts,
                 chance,
                 ..
             } => Self::Fail {
                 code,
                 after,
                 is_final,
+                cuts,
                 first,
                 chance,
             },

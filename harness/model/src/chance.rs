@@ -106,6 +106,7 @@ pub(crate) fn extent_of_free_choice(chain: &Chain) -> Vec<Moment> {
             code,
             after,
             is_final,
+            cuts,
             first,
             ..
         } = hop.trouble
@@ -115,6 +116,7 @@ pub(crate) fn extent_of_free_choice(chain: &Chain) -> Vec<Moment> {
                 code,
                 after,
                 is_final,
+                cuts,
                 first: First::Every,
                 chance: Some(EITHER),
             };
@@ -308,12 +310,16 @@ impl<'a> Recursion<'a> {
             .plus_one(layout.arrivals());
         let mut ends = BTreeMap::new();
         match self.chain.hops[hop].trouble {
-            Trouble::Refuse => mix(&mut ends, (Code::UNAVAILABLE.into(), state.clone()), sent),
+            Trouble::Refuse => {
+                let lost = sent.plus_one(layout.at(hop, What::Lost));
+                mix(&mut ends, (Code::UNAVAILABLE.into(), state.clone()), lost);
+            }
             Trouble::None => self.work(hop, state, &received, None, &mut ends)?,
             Trouble::Fail {
                 code,
                 after,
                 is_final,
+                cuts,
                 first,
                 chance,
             } => {
@@ -331,6 +337,11 @@ impl<'a> Recursion<'a> {
                     if after {
                         self.work(hop, &left, &failing, Some(failed), &mut ends)?;
                     } else {
+                        let failing = if cuts {
+                            failing.plus_one(layout.at(hop, What::Cut))
+                        } else {
+                            failing
+                        };
                         mix(&mut ends, (failed, left.clone()), failing);
                     }
                 }

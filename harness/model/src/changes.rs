@@ -1,10 +1,10 @@
 //! What a change of the policy would leave, and the multiplication behind a count.
 
-use crate::assemble::Answer;
+use crate::acting::{acting, needs_clock};
 use crate::chain::Chain;
 use crate::count::Count;
 use crate::exact;
-use crate::prediction::{Draws, answer};
+use crate::prediction::{Draws, solve};
 use crate::topology::Topology;
 
 /// One change and what it leaves.
@@ -33,7 +33,7 @@ pub enum ChangeKind {
 
 /// The changes that lower the worst case at the bottom, the biggest cut first.
 pub fn changes(topology: &Topology) -> Vec<Change> {
-    let now = worst(&Chain::new(topology)).per_request.worst;
+    let now = worst(topology);
     let retrying = (0..topology.callers.len()).filter(|caller| topology.callers[*caller].attempts > 1);
     let mut changes: Vec<Change> = Vec::new();
     for caller in retrying {
@@ -61,9 +61,10 @@ pub fn changes(topology: &Topology) -> Vec<Change> {
 /// The multiplication behind the worst case at the bottom, such as `3 x 3 x 3`: the attempts of every caller whose
 /// attempts multiply what is sent there, without ones; `1` if nobody's do.
 pub fn formula(topology: &Topology) -> String {
-    let chain = Chain::new(topology);
-    let multiplies: Vec<bool> = if chain.draws() || !chain.orders_itself() {
-        let now = worst(&chain).per_request.worst;
+    let acts = acting(topology).topology;
+    let chain = Chain::new(&acts);
+    let multiplies: Vec<bool> = if needs_clock(&acts) || chain.draws() || !chain.orders_itself() {
+        let now = worst(topology);
         (0..chain.hops.len())
             .map(|caller| one_attempt(topology, |other| other == caller) < now)
             .collect()
@@ -92,9 +93,9 @@ fn one_attempt(topology: &Topology, of: impl Fn(usize) -> bool) -> Count {
             caller.attempts = 1;
         }
     }
-    worst(&Chain::new(&changed)).per_request.worst
+    worst(&changed)
 }
 
-fn worst(chain: &Chain) -> Answer {
-    answer(chain, Draws::Forecast)
+fn worst(topology: &Topology) -> Count {
+    solve(topology, Draws::Forecast).answer.per_request.worst
 }

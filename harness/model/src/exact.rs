@@ -204,7 +204,10 @@ impl<'a> Walk<'a> {
         let service = &chain.hops[hop];
         counts[layout.at(hop, What::Sent)] += Count::ONE;
         let failure = match service.trouble {
-            Trouble::Refuse => return Code::UNAVAILABLE.into(),
+            Trouble::Refuse => {
+                counts[layout.at(hop, What::Lost)] += Count::ONE;
+                return Code::UNAVAILABLE.into();
+            }
             Trouble::Fail {
                 code, after, is_final, ..
             } if self.remaining[hop].acts() => Some((Ended { code, is_final }, after)),
@@ -216,6 +219,9 @@ impl<'a> Walk<'a> {
             self.remaining[hop].spend(Count::ONE);
         }
         if let Some((failed, false)) = failure {
+            if service.trouble.cuts() {
+                counts[layout.at(hop, What::Cut)] += Count::ONE;
+            }
             return failed;
         }
         let answer = if chain.is_bottom(hop) {

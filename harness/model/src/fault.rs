@@ -121,6 +121,16 @@ impl Fail {
 }
 
 impl When {
+    /// Whether no arrival is meant.
+    pub(crate) fn is_never(&self) -> bool {
+        self.first == Some(0) || self.p.is_some_and(|p| p.is_nan() || p <= 0.0)
+    }
+
+    /// Whether it is drawn which arrivals are meant.
+    pub(crate) fn is_drawn(&self) -> bool {
+        self.p.is_some_and(|p| p > 0.0 && p < 1.0)
+    }
+
     /// Every arrival.
     pub const ALWAYS: Self = Self {
         first: None,

@@ -15,12 +15,16 @@
 //!
 //! [`changes`] and [`formula`] ask the same rooms about chains a little different from the one given.
 
+mod acting;
 mod assemble;
 mod bounds;
+mod ceilings;
 mod chain;
 mod chance;
 mod changes;
+mod clock;
 mod count;
+mod draw;
 mod exact;
 pub mod fault;
 mod prediction;
@@ -31,6 +35,8 @@ pub mod verdict;
 pub use changes::{Change, ChangeKind, changes, formula};
 pub use count::Count;
 pub use fault::Fault;
-pub use prediction::{Draws, Kind, LinkPrediction, PerRequest, Predicted, Prediction, ServicePrediction, predict};
+pub use prediction::{
+    Draws, Kind, Limit, LinkPrediction, PerRequest, Predicted, Prediction, ServicePrediction, predict,
+};
 pub use topology::{Backoff, Budget, Caller, Code, Load, PassesOn, Policy, RetryOn, Service, Throttle, Topology};
 pub use verdict::{Verdict, judge};

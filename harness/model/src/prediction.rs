@@ -1,10 +1,11 @@
 //! The prediction: its types, and the choice of the room that makes it.
 
+use crate::acting::{Acting, acting, needs_clock};
 use crate::assemble::{Answer, assemble};
 use crate::chain::Chain;
 use crate::count::Count;
 use crate::topology::{Code, Topology};
-use crate::{bounds, chance, exact, replay};
+use crate::{bounds, ceilings, chance, clock, exact, replay};
 use std::collections::BTreeMap;
 
 /// How sure a predicted count is.
@@ -51,6 +52,19 @@ pub struct Prediction {
     /// The arrivals to plan for, all services together: the count where there is one, the mean rounded up under chance,
     /// the largest possible where no mean is known.
     pub total_arrivals: Count,
+    /// How late things may be, microseconds, before a count changes; `None` where no count depends on time.
+    pub margin_us: Option<u64>,
+    /// What the throttles and budgets do, by caller.
+    pub limits: Vec<Limit>,
+}
+
+/// What a caller's throttle or budget does in this run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limit {
+    /// The caller.
+    pub caller: String,
+    /// Whether it refuses a retry; `None` where that depends on the order of things.
+    pub binds: Option<bool>,
 }
 
 /// What one service should see.
@@ -62,6 +76,8 @@ pub struct ServicePrediction {
     pub received: Predicted,
     /// Arrivals whose own work ended OK, whatever they were answered.
     pub work_done: Predicted,
+    /// Arrivals that end without an answer: their time is over, or their caller has left.
+    pub unanswered: Predicted,
 }
 
 /// What one link should carry.
@@ -75,6 +91,12 @@ pub struct LinkPrediction {
     pub calls: Predicted,
     /// Attempts the caller sent.
     pub sent: Predicted,
+    /// Attempts that are sent and do not arrive.
+    pub lost: Predicted,
+    /// Attempts that a fault of the transport ends, as it was asked to.
+    pub cut: Predicted,
+    /// Calls that end because their deadline has passed.
+    pub out_of_time: Predicted,
 }
 
 /// What one request does. Where requests differ because `first` counts over the process, `mean` and `still_fails` are
@@ -107,10 +129,71 @@ pub enum Draws {
 /// Under [`Draws::Replay`] a chain with chances is walked arrival by arrival; keep the plan small, for instance by the
 /// [`Prediction::total_arrivals`] of a forecast. A replay of more than 50 million attempts is answered as a forecast.
 pub fn predict(topology: &Topology, draws: Draws) -> Prediction {
-    assemble(topology, answer(&Chain::new(topology), draws))
+    let solved = solve(topology, draws);
+    assemble(topology, solved)
 }
 
-pub(crate) fn answer(chain: &Chain, draws: Draws) -> Answer {
+/// What a room found out, and which limits it met.
+pub(crate) struct Solved {
+    pub(crate) answer: Answer,
+    pub(crate) margin_us: Option<u64>,
+    /// By caller; `None` for one that has neither throttle nor budget.
+    pub(crate) binds: Vec<Option<Binds>>,
+}
+
+/// Whether a limit refuses a retry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Binds {
+    No,
+    Yes,
+    Depends,
+}
+
+pub(crate) fn solve(topology: &Topology, draws: Draws) -> Solved {
+    let Acting {
+        topology: acts,
+        idle_budgets,
+    } = acting(topology);
+    let limited = |caller: usize| {
+        let policy = &topology.callers[caller].policy;
+        policy.throttle.is_some() || policy.budget.is_some()
+    };
+    let binds = |acting: &dyn Fn(usize) -> Binds| {
+        let binds = |caller: usize| {
+            let still = &acts.callers[caller].policy;
+            if still.throttle.is_none() && still.budget.is_none() {
+                Binds::No
+            } else {
+                acting(caller)
+            }
+        };
+        (0..acts.callers.len())
+            .map(|caller| limited(caller).then(|| binds(caller)))
+            .collect()
+    };
+    debug_assert!(idle_budgets.iter().all(|caller| limited(*caller)));
+    if !needs_clock(&acts) {
+        return Solved {
+            answer: answer(&Chain::new(&acts), draws),
+            margin_us: None,
+            binds: binds(&|_| Binds::No),
+        };
+    }
+    match clock::run(&acts, draws) {
+        Some(timed) => Solved {
+            answer: timed.answer,
+            margin_us: Some(timed.margin_us),
+            binds: binds(&|caller| if timed.refused[caller] { Binds::Yes } else { Binds::No }),
+        },
+        None => Solved {
+            answer: ceilings::run(&acts),
+            margin_us: Some(0),
+            binds: binds(&|_| Binds::Depends),
+        },
+    }
+}
+
+fn answer(chain: &Chain, draws: Draws) -> Answer {
     if !chain.draws() && chain.orders_itself() {
         return Answer::from_exact(chain, &exact::run(chain));
     }

@@ -1,10 +1,7 @@
-//! The run as its draws make it: every arrival is walked, with the draw rule implemented a second time.
-//!
-//! The rule is the one that stands beside the fault: start with `x = mix(seed)`; for the request's number, then for each
-//! number of the attempt path from the client's down, then for the occurrence, `x = mix(x XOR number)`; the draw is the
-//! upper 53 bits of `x` over 2^53. `mix` is a step of `SplitMix64`.
+//! The run as its draws make it: every arrival is walked.
 
 use crate::chain::{Chain, Ended, First, Trouble, What};
+use crate::draw::Draw;
 use crate::topology::Code;
 
 /// The most attempts one replay walks: far above the arrivals a run may have, and still seconds.
@@ -36,34 +33,6 @@ pub(crate) fn run(chain: &Chain) -> Option<Vec<u64>> {
     Some(walk.counts)
 }
 
-/// The state of a draw whose path is not complete.
-#[derive(Clone, Copy)]
-struct Draw(u64);
-
-impl Draw {
-    fn of_request(seed: u64, request: u64) -> Self {
-        Self(split_mix(seed)).then(request)
-    }
-
-    fn then(self, number: u64) -> Self {
-        Self(split_mix(self.0 ^ number))
-    }
-
-    /// From 0, included, to 1, excluded. No path comes twice in one request, so the occurrence is always 0.
-    fn share(self) -> f64 {
-        const FIRST_OCCURRENCE: u64 = 0;
-        const TWO_TO_THE_53: f64 = 9_007_199_254_740_992.0;
-        (self.then(FIRST_OCCURRENCE).0 >> 11) as f64 / TWO_TO_THE_53
-    }
-}
-
-fn split_mix(state: u64) -> u64 {
-    let mut z = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
-}
-
 struct Walk<'a> {
     chain: &'a Chain,
     counts: Vec<u64>,
@@ -93,6 +62,7 @@ impl Walk<'_> {
         self.attempts_left = self.attempts_left.checked_sub(1)?;
         self.counts[chain.layout.at(hop, What::Sent)] += 1;
         if service.trouble == Trouble::Refuse {
+            self.counts[chain.layout.at(hop, What::Lost)] += 1;
             return Some(Code::UNAVAILABLE.into());
         }
         self.counts[chain.layout.at(hop, What::Received)] += 1;
@@ -101,6 +71,7 @@ impl Walk<'_> {
         self.in_process[hop] += 1;
         self.in_request[hop] += 1;
         if let Some((failed, false)) = failure {
+            self.counts[chain.layout.at(hop, What::Cut)] += u64::from(service.trouble.cuts());
             return Some(failed);
         }
         let answer = if chain.is_bottom(hop) {
@@ -123,6 +94,7 @@ impl Walk<'_> {
             is_final,
             first,
             chance,
+            ..
         } = self.chain.hops[hop].trouble
         else {
             return None;

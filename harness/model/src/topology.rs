@@ -75,7 +75,7 @@ impl fmt::Display for Code {
 
 /// A chain: `callers[i]` calls `services[i]`, and `callers[i + 1]` sits inside `services[i]`. The first caller is the
 /// client, the last service the bottom. A proxy on a link is one more service without a fault and one more caller.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Topology {
     /// Who calls, the client first.
     pub callers: Vec<Caller>,
@@ -205,7 +205,7 @@ pub enum PassesOn {
 }
 
 /// What the client asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Load {
     /// How many requests.
     pub requests: u64,

@@ -9,13 +9,16 @@
 //! 2. A count above its maximum is proof too, unless something in the environment may have caused retries.
 //! 3. Otherwise any hole in the evidence leaves no verdict.
 //! 4. With whole evidence every count has to lie within its prediction.
+//!
+//! Where counts depend on time, a count outside its prediction proves nothing when a process was late by more than the
+//! prediction allows: the machine was not the one that was predicted for.
 
 mod disturbance;
 mod observation;
 mod reason;
 
 pub use disturbance::Disturbance;
-pub use observation::{Observation, Observed, ObservedLink};
+pub use observation::{Late, Observation, Observed, ObservedLink};
 pub use reason::{Expected, Reason};
 
 use crate::count::Count;
@@ -48,16 +51,22 @@ pub struct Judgement {
 /// The counts of a link must have been read at the receiver first and at the sender afterwards, or both at rest:
 /// otherwise attempts sent in between would look like attempts that nobody sent.
 pub fn judge(prediction: &Prediction, observation: &Observation) -> Judgement {
-    let holes = holes(prediction, observation);
+    let disturbances = disturbances(prediction, observation);
     // More requests than planned explain more arrivals than predicted.
-    let undisturbed = observation.requests_sent <= prediction.requests
-        && !observation.disturbances.iter().any(Disturbance::may_cause_retries);
+    let undisturbed =
+        observation.requests_sent <= prediction.requests && !disturbances.iter().any(Disturbance::may_cause_retries);
+    let mut holes = holes(prediction, observation, disturbances);
     let mut contradictions = multiplied_links(observation);
+    let mut off = Vec::new();
     if undisturbed {
-        contradictions.extend(surpluses(prediction, observation));
+        off.extend(surpluses(prediction, observation));
     }
     if holes.is_empty() {
-        contradictions.extend(differences(prediction, observation));
+        off.extend(differences(prediction, observation));
+    }
+    match late(prediction, observation) {
+        Some(late) if !off.is_empty() => holes.extend(std::iter::once(late).chain(off)),
+        _ => contradictions.extend(off),
     }
     let verdict = match (contradictions.is_empty(), holes.is_empty()) {
         (false, _) => Verdict::NotAsPredicted,
@@ -69,6 +78,48 @@ pub fn judge(prediction: &Prediction, observation: &Observation) -> Judgement {
         verdict,
         reasons: contradictions,
     }
+}
+
+/// A process that was later than the counts allow.
+fn late(prediction: &Prediction, observation: &Observation) -> Option<Reason> {
+    let (allowed_us, late) = (prediction.margin_us?, observation.latest.as_ref()?);
+    (late.us > allowed_us.max(NEVER_LATE_US)).then(|| Reason::Late {
+        process: late.process.clone(),
+        late_us: late.us,
+        allowed_us,
+    })
+}
+
+/// Lateness that every prediction allows, microseconds.
+const NEVER_LATE_US: u64 = crate::acting::APART_US;
+
+/// What was observed to go wrong, and what went wrong more often than the prediction says.
+fn disturbances(prediction: &Prediction, observation: &Observation) -> Vec<Disturbance> {
+    let mut found = observation.disturbances.clone();
+    for (link, service) in prediction.links.iter().zip(&prediction.services) {
+        if let Some(observed) = observed_link(observation, link) {
+            let (from, to) = (link.from.clone(), link.to.clone());
+            if Count::from(observed.transport_failures) > link.cut.max + link.lost.max {
+                let count = observed.transport_failures;
+                found.push(Disturbance::TransportErrors { from, to, count });
+            }
+            if Count::from(observed.out_of_time) > link.out_of_time.max {
+                found.push(Disturbance::DeadlinePassed {
+                    count: observed.out_of_time,
+                    place: format!("{} > {}", link.from, link.to),
+                });
+            }
+        }
+        if let Some(observed) = observed(observation, service)
+            && Count::from(observed.unanswered) > service.unanswered.max
+        {
+            found.push(Disturbance::DeadlinePassed {
+                count: observed.unanswered,
+                place: service.name.clone(),
+            });
+        }
+    }
+    found
 }
 
 /// Rule 1. Arrivals of strangers are told apart: each is proof by itself, also where it fills the place of one that was lost.
@@ -128,14 +179,13 @@ fn differences(prediction: &Prediction, observation: &Observation) -> Vec<Reason
         if let Some(ObservedLink {
             sent: Some(sent),
             received: Some(received),
-            refused_by_fault,
             ..
         }) = observed_link(observation, link)
         {
             if Count::from(*sent) < link.sent.min {
                 reasons.push(sent_reason(link, *sent, false));
             }
-            if received < sent && !refused_by_fault {
+            if Count::from(sent.saturating_sub(*received)) > link.lost.max {
                 let (from, to) = (link.from.clone(), link.to.clone());
                 reasons.push(Reason::LinkDeficit {
                     from,
@@ -174,13 +224,8 @@ fn differences(prediction: &Prediction, observation: &Observation) -> Vec<Reason
 }
 
 /// Rule 3: everything that keeps the evidence from being whole.
-fn holes(prediction: &Prediction, observation: &Observation) -> Vec<Reason> {
-    let mut holes: Vec<Reason> = observation
-        .disturbances
-        .iter()
-        .cloned()
-        .map(Reason::Disturbed)
-        .collect();
+fn holes(prediction: &Prediction, observation: &Observation, disturbances: Vec<Disturbance>) -> Vec<Reason> {
+    let mut holes: Vec<Reason> = disturbances.into_iter().map(Reason::Disturbed).collect();
     for service in &prediction.services {
         let rows = observation
             .services

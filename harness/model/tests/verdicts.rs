@@ -18,6 +18,7 @@ fn whole(topology: &Topology, counted: &Counted) -> Observation {
         spans_made: Some(counted.received[number] * 3),
         spans_collected: Some(counted.received[number] * 3),
         in_flight: 0,
+        unanswered: 0,
         is_traced: true,
     };
     let link = |(number, caller): (usize, &model::Caller)| ObservedLink {
@@ -25,7 +26,12 @@ fn whole(topology: &Topology, counted: &Counted) -> Observation {
         to: topology.services[number].name.clone(),
         sent: Some(counted.sent[number]),
         received: Some(counted.received[number]),
-        refused_by_fault: topology.services[number].fault == REFUSE,
+        transport_failures: if topology.services[number].fault == REFUSE {
+            counted.sent[number]
+        } else {
+            0
+        },
+        out_of_time: 0,
     };
     let mut failed_by_code = counted.ended.clone();
     let ok = failed_by_code.remove(&Code::OK).unwrap_or(0);
@@ -37,6 +43,7 @@ fn whole(topology: &Topology, counted: &Counted) -> Observation {
         ok,
         failed_by_code,
         disturbances: Vec::new(),
+        latest: None,
     }
 }
 
@@ -416,4 +423,59 @@ fn reasons_are_sentences_in_the_words_of_the_house() {
             );
         }
     }
+}
+
+/// A service of 100 ms that is called until the deadline: the counts hold for 35 ms.
+fn timed() -> (Prediction, Observation) {
+    let mut topology = support::with_bottom(&[1, 10], "delay:ms=100+fail".parse().unwrap());
+    topology.load.deadline_us = Some(360_000);
+    let prediction = predict(&topology, Draws::Replay);
+    let counted = Counted {
+        calls: vec![1, 1],
+        sent: vec![1, 4],
+        received: vec![1, 4],
+        work_done: vec![0, 0],
+        ended: BTreeMap::from([(Code::DEADLINE_EXCEEDED, 1)]),
+    };
+    let mut observation = whole(&topology, &counted);
+    observation.links[1].out_of_time = 1;
+    observation.services[1].unanswered = 1;
+    (prediction, observation)
+}
+
+#[test]
+fn a_predicted_deadline_is_no_disturbance_and_one_more_is() {
+    let (prediction, mut observation) = timed();
+    assert_eq!(judge(&prediction, &observation).verdict, Verdict::AsPredicted);
+    observation.services[0].unanswered = 5;
+    let judgement = judge(&prediction, &observation);
+    assert_eq!(judgement.verdict, Verdict::Incomplete);
+    assert_eq!(judgement.reasons[0].kind(), "deadline_passed");
+}
+
+#[test]
+fn a_machine_that_was_late_leaves_no_verdict_on_counts_that_depend_on_time() {
+    let (prediction, mut observation) = timed();
+    observation.services[1].received = Some(3);
+    observation.services[1].traced = Some(3);
+    observation.services[1].spans_made = Some(9);
+    observation.services[1].spans_collected = Some(9);
+    observation.links[1].sent = Some(3);
+    observation.links[1].received = Some(3);
+    let late = |us| {
+        Some(model::verdict::Late {
+            process: "s2".to_owned(),
+            us,
+        })
+    };
+    observation.latest = late(3_000);
+    assert_eq!(judge(&prediction, &observation).verdict, Verdict::NotAsPredicted);
+    observation.latest = late(90_000);
+    let judgement = judge(&prediction, &observation);
+    assert_eq!(judgement.verdict, Verdict::Incomplete);
+    assert_eq!(judgement.reasons[0].kind(), "late_clock");
+    // Counts that agree agree, however late anybody was.
+    let (prediction, mut observation) = timed();
+    observation.latest = late(90_000);
+    assert_eq!(judge(&prediction, &observation).verdict, Verdict::AsPredicted);
 }

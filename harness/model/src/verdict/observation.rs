@@ -21,6 +21,17 @@ pub struct Observation {
     pub failed_by_code: BTreeMap<Code, u64>,
     /// Everything that went wrong and that no fault asked for.
     pub disturbances: Vec<Disturbance>,
+    /// The process whose clock ran latest during the load.
+    pub latest: Option<Late>,
+}
+
+/// How late a process was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Late {
+    /// Which process.
+    pub process: String,
+    /// Microseconds.
+    pub us: u64,
 }
 
 /// What is known of one service.
@@ -40,6 +51,8 @@ pub struct Observed {
     pub spans_collected: Option<u64>,
     /// Arrivals not finished when it was read.
     pub in_flight: u64,
+    /// Arrivals that ended without an answer: their time was over, or their caller had left.
+    pub unanswered: u64,
     /// Whether it makes spans at all; if not, nothing is expected of the three counts of spans.
     pub is_traced: bool,
 }
@@ -55,6 +68,8 @@ pub struct ObservedLink {
     pub sent: Option<u64>,
     /// Arrivals by the service's own count.
     pub received: Option<u64>,
-    /// Whether a fault closes the service's port, so that what is sent does not arrive.
-    pub refused_by_fault: bool,
+    /// Attempts that the transport ended, by the caller's own count: refused, lost or cut.
+    pub transport_failures: u64,
+    /// Calls that ended because their deadline had passed.
+    pub out_of_time: u64,
 }

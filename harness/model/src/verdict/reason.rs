@@ -169,6 +169,15 @@ pub enum Reason {
     },
     /// Something went wrong that no fault asked for.
     Disturbed(Disturbance),
+    /// A process was so late that counts which depend on time may differ for it.
+    Late {
+        /// Which process.
+        process: String,
+        /// How late, microseconds.
+        late_us: u64,
+        /// How late it may have been, microseconds.
+        allowed_us: u64,
+    },
 }
 
 /// The smallest and largest count that would have agreed.
@@ -224,6 +233,7 @@ impl Reason {
             Self::RequestsEnded { .. } => "requests_ended",
             Self::OutcomesMissing { .. } => "outcomes_missing",
             Self::Disturbed(disturbance) => disturbance.kind(),
+            Self::Late { .. } => "late_clock",
         }
     }
 }
@@ -369,6 +379,16 @@ impl fmt::Display for Reason {
                 )
             }
             Self::Disturbed(disturbance) => disturbance.fmt(f),
+            Self::Late {
+                process,
+                late_us,
+                allowed_us,
+            } => write!(
+                f,
+                "The machine was busy: {process} was {} ms late, and the counts hold for {} ms.",
+                late_us.div_ceil(1_000),
+                allowed_us / 1_000
+            ),
         }
     }
 }

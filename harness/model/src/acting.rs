@@ -1,0 +1,350 @@
+//! The topology without what cannot act: timers that nothing reaches, limits that are never asked, waits that nobody counts.
+//!
+//! What is left of the timers and limits decides whether the rooms without a clock can answer. A chain whose deadline is far
+//! beyond everything that can happen is counted as one without: that keeps closed forms and large counts.
+
+use crate::fault::{Cut, Fault, Kind, When};
+use crate::topology::{Budget, Caller, Code, PassesOn, Topology};
+
+/// How far two events lie apart whose order is taken for certain, microseconds.
+pub(crate) const APART_US: u64 = 5_000;
+/// How late a timer may fire, microseconds: clocks of a millisecond's grain, and the wake-up.
+pub(crate) const LATE_US: u64 = 2_000;
+/// How long a call or an answer may be on its way, microseconds, when nothing else is.
+const HOP_US: u64 = 300;
+/// The longest that is ever assumed, microseconds.
+const MOST_HOP_US: u64 = 20_000;
+
+/// How long a call or an answer may be on its way while so many requests are under way.
+pub(crate) fn hop_us(topology: &Topology) -> u64 {
+    (HOP_US * topology.load.concurrency.clamp(1, topology.load.requests.max(1))).min(MOST_HOP_US)
+}
+
+/// What of a budget or a throttle never said no, by caller.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Acting {
+    pub(crate) topology: Topology,
+    /// The callers whose budget cannot bind at this traffic.
+    pub(crate) idle_budgets: Vec<usize>,
+}
+
+/// Takes away what cannot act.
+pub(crate) fn acting(topology: &Topology) -> Acting {
+    let mut acting = Acting {
+        topology: topology.clone(),
+        idle_budgets: Vec::new(),
+    };
+    let chain = &mut acting.topology;
+    chain.callers.iter_mut().for_each(drop_idle_policy);
+    for service in &mut chain.services {
+        service.fault = service.fault.acting();
+    }
+    calm_overloads(chain);
+    drop_far_timers(chain);
+    acting.idle_budgets = idle_budgets(chain);
+    for caller in &acting.idle_budgets {
+        chain.callers[*caller].policy.budget = None;
+    }
+    drop_unseen_waits(chain);
+    acting
+}
+
+/// Whether requests may overlap.
+pub(crate) fn overlaps(topology: &Topology) -> bool {
+    let load = topology.load;
+    load.requests > 1 && (load.concurrency > 1 || load.interval_us.is_some())
+}
+
+fn drop_idle_policy(caller: &mut Caller) {
+    caller.attempts = caller.attempts.max(1);
+    if caller.attempts == 1 {
+        caller.policy.backoff = None;
+        caller.policy.throttle = None;
+        caller.policy.budget = None;
+        caller.policy.hedge_us = None;
+        caller.policy.only_first_tries = false;
+    }
+    if let Some(client) = &mut caller.client_fault {
+        client.fault = client.fault.acting();
+    }
+    caller.client_fault = caller.client_fault.filter(|client| client.fault != Fault::NONE);
+}
+
+impl Fault {
+    /// Without a delay of nothing, and without what happens to nobody.
+    fn acting(mut self) -> Self {
+        self.delay = self
+            .delay
+            .filter(|delay| delay.ms + delay.jitter_ms > 0 && !delay.when.is_never());
+        if self.when.is_never() {
+            self.kind = Kind::None;
+        }
+        self
+    }
+
+    /// Milliseconds that an arrival waits at most.
+    fn longest_ms(&self) -> u64 {
+        self.delay.map_or(0, |delay| delay.ms.saturating_add(delay.jitter_ms))
+    }
+}
+
+/// An overload that so few requests cannot cause is none, and one of capacity 0 is a failure.
+fn calm_overloads(topology: &mut Topology) {
+    let at_once = if overlaps(topology) {
+        topology.load.concurrency
+    } else {
+        1
+    };
+    let alone = topology.callers.iter().all(|caller| caller.policy.hedge_us.is_none())
+        && topology.services.iter().all(|service| !service.detached);
+    for service in &mut topology.services {
+        if let Kind::Overload { capacity, code } = service.fault.kind {
+            if capacity == 0 {
+                service.fault.kind = Kind::Fail(crate::fault::Fail {
+                    code,
+                    ..crate::fault::Fail::DOWN
+                });
+                // What is turned away is turned away at once.
+                service.fault.delay = None;
+            } else if alone && u64::from(capacity) >= at_once {
+                service.fault.kind = Kind::None;
+            }
+        }
+    }
+}
+
+/// Longest times, microseconds, when every call makes all its attempts.
+struct Longest {
+    /// From the beginning of a call on each link to its end.
+    calls: Vec<u64>,
+    /// Of one attempt on each link, whatever its own limit.
+    attempts: Vec<u64>,
+    /// Whether anything takes time at all besides the way.
+    is_instant: bool,
+}
+
+fn longest(topology: &Topology) -> Longest {
+    let hops = topology.callers.len();
+    let hop = hop_us(topology);
+    let (mut calls, mut attempts) = (vec![0; hops], vec![0; hops]);
+    let mut is_instant = true;
+    let mut below = 0_u64;
+    for index in (0..hops).rev() {
+        let (caller, fault) = (&topology.callers[index], &topology.services[index].fault);
+        let inside = caller.client_fault.filter(|client| client.inside);
+        let outside = caller.client_fault.filter(|client| !client.inside);
+        let delay_us = |fault: &Fault| fault.longest_ms().saturating_mul(1_000);
+        let mut attempt = below.saturating_add(2 * hop).saturating_add(delay_us(fault));
+        attempt = attempt.saturating_add(inside.map_or(0, |client| delay_us(&client.fault)));
+        if fault.kind == Kind::Hang {
+            attempt = u64::MAX;
+        }
+        attempts[index] = attempt;
+        let limited = caller
+            .policy
+            .attempt_timeout_us
+            .map_or(attempt, |limit| attempt.min(limit + LATE_US));
+        let retries = u64::from(caller.attempts - 1);
+        let waits: u64 = (1..caller.attempts)
+            .map(|retry| caller.policy.longest_wait_us(retry))
+            .fold(0, u64::saturating_add);
+        let asked = match fault.kind {
+            Kind::Fail(fail) if !caller.policy.ignores_pushback => fail.pushback_ms.unwrap_or(0).max(0),
+            _ => 0,
+        };
+        let asked = u64::from(asked.unsigned_abs())
+            .saturating_mul(1_000)
+            .saturating_mul(retries);
+        let before = outside.map_or(0, |client| delay_us(&client.fault));
+        is_instant &= waits == 0
+            && asked == 0
+            && before == 0
+            && fault.longest_ms() == 0
+            && fault.kind != Kind::Hang
+            && inside.is_none_or(|client| client.fault.longest_ms() == 0)
+            && caller.policy.hedge_us.is_none();
+        below = limited
+            .saturating_mul(retries + 1)
+            .saturating_add(waits.max(asked))
+            .saturating_add(before)
+            .saturating_add(LATE_US * (retries + 2));
+        calls[index] = below;
+    }
+    Longest {
+        calls,
+        attempts,
+        is_instant,
+    }
+}
+
+impl crate::topology::Policy {
+    /// Microseconds that the wait before a retry may take at most.
+    pub(crate) fn longest_wait_us(&self, retry: u32) -> u64 {
+        self.backoff.map_or(0, |backoff| backoff.wait_us(retry, backoff.most))
+    }
+}
+
+impl crate::topology::Backoff {
+    /// The wait before retry `retry`, spread by `factor`, microseconds.
+    pub(crate) fn wait_us(&self, retry: u32, factor: f64) -> u64 {
+        let grown = self.initial_us as f64 * self.multiplier.powf(f64::from(retry.saturating_sub(1)));
+        let wait = grown.min(self.max_us as f64) * factor;
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and a cast of what is too large saturates"
+        )]
+        let wait = wait.max(0.0) as u64;
+        wait
+    }
+}
+
+/// Takes away deadlines, limits and departures that come after everything is over.
+fn drop_far_timers(topology: &mut Topology) {
+    let longest = longest(topology);
+    let is_far = |limit_us: u64, longest_us: u64| longest.is_instant || longest_us.saturating_add(APART_US) < limit_us;
+    for (caller, longest_us) in topology.callers.iter_mut().zip(&longest.attempts) {
+        let limit = caller.policy.attempt_timeout_us;
+        caller.policy.attempt_timeout_us = limit.filter(|limit| !is_far(*limit, *longest_us));
+    }
+    let whole = longest.calls.first().copied().unwrap_or(0);
+    let load = &mut topology.load;
+    load.deadline_us = load.deadline_us.filter(|limit| !is_far(*limit, whole));
+    load.cancel_after_us = load.cancel_after_us.filter(|limit| !is_far(*limit, whole));
+    for (index, service) in topology.services.iter_mut().enumerate() {
+        let below = longest.calls.get(index + 1).copied().unwrap_or(0);
+        if let PassesOn::AtMost(limit) = service.passes_on
+            && is_far(limit, below)
+        {
+            service.passes_on = PassesOn::Rest;
+        }
+    }
+}
+
+/// The callers whose budget lets through every retry that this traffic can ask for.
+fn idle_budgets(topology: &Topology) -> Vec<usize> {
+    let at_once = if overlaps(topology) {
+        topology.load.concurrency
+    } else {
+        1
+    };
+    // Calls on a link at most, each caller above making all its attempts.
+    let mut calls = topology.load.requests;
+    let mut idle = Vec::new();
+    for (index, caller) in topology.callers.iter().enumerate() {
+        let retries = calls.saturating_mul(u64::from(caller.attempts - 1));
+        let hedges = topology.callers[..=index]
+            .iter()
+            .any(|above| above.policy.hedge_us.is_some());
+        let left_over = topology.services[..index].iter().any(|above| above.detached);
+        let is_idle = match caller.policy.budget {
+            None => false,
+            Some(Budget::InFlight { min_concurrency, .. }) => !hedges && !left_over && at_once <= min_concurrency,
+            Some(Budget::Window { reserve_milli, .. }) => retries.saturating_mul(1_000) <= reserve_milli,
+        };
+        if is_idle {
+            idle.push(index);
+        }
+        calls = calls.saturating_mul(caller.attempts.into());
+    }
+    idle
+}
+
+/// Takes away waits and delays where nothing runs beside them.
+fn drop_unseen_waits(topology: &mut Topology) {
+    if is_timed(topology) {
+        return;
+    }
+    for caller in &mut topology.callers {
+        caller.policy.backoff = None;
+        if let Some(client) = &mut caller.client_fault {
+            client.fault.delay = None;
+        }
+        drop_idle_policy(caller);
+    }
+    for service in &mut topology.services {
+        service.fault.delay = None;
+        service.passes_on = PassesOn::Rest;
+        service.detached = false;
+    }
+}
+
+/// How long a run takes at most, microseconds, its requests going one behind another in so many lanes.
+pub(crate) fn longest_run_us(topology: &Topology) -> u64 {
+    let whole = longest(topology).calls.first().copied().unwrap_or(0);
+    let load = topology.load;
+    let rounds = load.requests / load.concurrency.max(1) + 1;
+    let paced = load.interval_us.unwrap_or(0).saturating_mul(load.requests);
+    whole.saturating_mul(rounds).saturating_add(paced)
+}
+
+/// How long an attempt on a link lasts at least and at most, microseconds, when every one fails.
+pub(crate) fn attempt_us(topology: &Topology, hop: usize) -> (u64, u64) {
+    let waits = |service: &crate::topology::Service| service.fault.delay.filter(|delay| delay.when == When::ALWAYS);
+    let below = topology.services[hop..].iter().filter_map(waits);
+    let shortest_ms: u64 = below.map(|delay| delay.ms).sum();
+    (shortest_ms.saturating_mul(1_000), longest(topology).attempts[hop])
+}
+
+/// Whether counts depend on when something happens.
+fn is_timed(topology: &Topology) -> bool {
+    let load = topology.load;
+    let policy = |caller: &Caller| {
+        caller.policy.attempt_timeout_us.is_some()
+            || caller.policy.hedge_us.is_some()
+            || matches!(caller.policy.budget, Some(Budget::Window { .. }))
+            || (overlaps(topology) && (caller.policy.budget.is_some() || caller.policy.throttle.is_some()))
+    };
+    load.deadline_us.is_some()
+        || load.cancel_after_us.is_some()
+        || topology.callers.iter().any(policy)
+        || topology.services.iter().any(|service| {
+            matches!(service.passes_on, PassesOn::AtMost(_))
+                || service.fault.kind == Kind::Hang
+                || (overlaps(topology) && matches!(service.fault.kind, Kind::Overload { .. }))
+        })
+}
+
+/// Whether only the room with a clock knows the answer.
+pub(crate) fn needs_clock(topology: &Topology) -> bool {
+    is_timed(topology)
+        || topology.callers.iter().any(|caller| {
+            caller.policy.throttle.is_some()
+                || caller.policy.budget.is_some()
+                || caller.policy.only_first_tries
+                || caller.client_fault.is_some()
+        })
+        || topology
+            .services
+            .iter()
+            .any(|service| matches!(service.fault.kind, Kind::Overload { .. }))
+        || shares_connections(topology)
+}
+
+/// Whether requests that overlap may cut each other's connections.
+pub(crate) fn shares_connections(topology: &Topology) -> bool {
+    let cuts = |kind: Kind| matches!(kind, Kind::Cut(Cut::Connection | Cut::GoAway));
+    overlaps(topology) && topology.services.iter().any(|service| cuts(service.fault.kind))
+}
+
+/// Every code that a request may end with, OK first.
+pub(crate) fn codes(topology: &Topology) -> Vec<Code> {
+    let mut codes = std::collections::BTreeSet::from([Code::OK]);
+    codes.extend(topology.load.invalid_item.then_some(Code::INVALID_ARGUMENT));
+    let of_fault = |fault: &Fault, raw: bool| match fault.kind {
+        Kind::None | Kind::Hang => None,
+        Kind::Fail(fail) => Some(fail.code),
+        Kind::Refuse => Some(Code::UNAVAILABLE),
+        Kind::Cut(cut) => Some(cut.code(raw)),
+        Kind::Overload { code, .. } => Some(code),
+    };
+    for (caller, service) in topology.callers.iter().zip(&topology.services) {
+        codes.extend(service.on_failure);
+        codes.extend(of_fault(&service.fault, caller.raw_codes));
+        codes.extend(caller.client_fault.and_then(|client| of_fault(&client.fault, false)));
+    }
+    if is_timed(topology) {
+        codes.extend([Code::CANCELLED, Code::DEADLINE_EXCEEDED]);
+    }
+    codes.into_iter().collect()
+}

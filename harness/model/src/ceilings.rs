@@ -1,0 +1,413 @@
+//! Floors and ceilings, where events cannot be followed one by one: requests that overlap share a throttle, a budget, an
+//! overload or a connection, or a run is too long.
+//!
+//! Where it is certain how an attempt ends, the limits' own arithmetic is used: so many failures empty a throttle, so many
+//! deposits pay for so many retries, whatever the order. Elsewhere nobody is sure to try again, and everybody may.
+
+use crate::acting::{self, overlaps};
+use crate::assemble::Answer;
+use crate::chain::{Layout, What};
+use crate::clock;
+use crate::count::Count;
+use crate::fault::{Cut, Fault, Kind, When};
+use crate::prediction::{Kind as PredictedKind, PerRequest, Predicted};
+use crate::topology::{Budget, Caller, Code, PassesOn, RetryOn, Throttle, Topology};
+use std::collections::BTreeSet;
+
+/// At least, and at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Range {
+    min: Count,
+    max: Count,
+}
+
+impl Range {
+    fn exactly(count: Count) -> Self {
+        Self { min: count, max: count }
+    }
+
+    const NONE: Self = Self {
+        min: Count::ZERO,
+        max: Count::ZERO,
+    };
+
+    fn up_to(self) -> Self {
+        Self {
+            min: Count::ZERO,
+            max: self.max,
+        }
+    }
+}
+
+/// Bounds of a run.
+pub(crate) fn run(topology: &Topology) -> Answer {
+    let layout = Layout::new(topology);
+    let ends = possible_ends(topology);
+    let mut totals = vec![Range::NONE; layout.len()];
+    let mut calls = Range::exactly(topology.load.requests.into());
+    let mut arrivals = Range::NONE;
+    for (hop, (caller, service)) in topology.callers.iter().zip(&topology.services).enumerate() {
+        let sent = sent(topology, hop, calls, &ends[hop]);
+        let refuses = service.fault.kind == Kind::Refuse;
+        let received = if refuses {
+            Range::NONE
+        } else if may_lose(topology, hop) {
+            sent.up_to()
+        } else {
+            sent
+        };
+        let works = works(&service.fault);
+        let own = match works {
+            Some(false) => Range::NONE,
+            Some(true) if !leaves(topology) => received,
+            _ => received.up_to(),
+        };
+        let below_ok = match ends.get(hop + 1) {
+            None => Some(!topology.load.invalid_item),
+            Some(ends) if !ends.contains(&Code::OK) => Some(false),
+            Some(ends) => certain(ends).map(|_| true),
+        };
+        let work_done = match below_ok {
+            Some(true) => own,
+            Some(false) => Range::NONE,
+            None => own.up_to(),
+        };
+        arrivals = Range {
+            min: arrivals.min + received.min,
+            max: arrivals.max + received.max,
+        };
+        let cuts = matches!(service.fault.kind, Kind::Cut(_));
+        for (what, range) in [
+            (What::Calls, calls),
+            (What::Sent, sent),
+            (What::Received, received),
+            (What::WorkDone, work_done),
+            (
+                What::Lost,
+                if refuses {
+                    sent
+                } else if may_lose(topology, hop) {
+                    sent.up_to()
+                } else {
+                    Range::NONE
+                },
+            ),
+            (What::Cut, if cuts { sent.up_to() } else { Range::NONE }),
+            (
+                What::OutOfTime,
+                if leaves(topology) { calls.up_to() } else { Range::NONE },
+            ),
+            (
+                What::Unanswered,
+                if leaves(topology) {
+                    received.up_to()
+                } else {
+                    Range::NONE
+                },
+            ),
+        ] {
+            totals[layout.at(hop, what)] = range;
+        }
+        debug_assert!(caller.attempts > 0);
+        calls = own;
+    }
+    totals[layout.arrivals()] = arrivals;
+    let requests = Range::exactly(topology.load.requests.into());
+    for code in &layout.codes {
+        let is_possible = ends[0].contains(code) || leaves(topology) || topology.callers[0].client_fault.is_some();
+        totals[layout.ended(*code)] = match certain(&ends[0]) {
+            Some(end) if end == *code && topology.callers[0].client_fault.is_none() => requests,
+            _ if is_possible => requests.up_to(),
+            _ => Range::NONE,
+        };
+    }
+    let kind = if clock::is_drawn(topology) {
+        PredictedKind::Statistical
+    } else {
+        PredictedKind::Bounds
+    };
+    let most = |slot: usize| most_of_one(topology, totals[slot].max);
+    Answer {
+        per_request: PerRequest {
+            worst: layout.bottom().map_or(Count::ZERO, most),
+            mean: None,
+            sd: None,
+            still_fails: if ends[0].contains(&Code::OK) { None } else { Some(1.0) },
+            arrivals_worst: most(layout.arrivals()),
+        },
+        totals: totals.iter().map(|range| predicted(*range, kind)).collect(),
+        layout,
+    }
+}
+
+/// One request causes at most what all together do, and at most what its own attempts multiply to.
+fn most_of_one(topology: &Topology, all: Count) -> Count {
+    let product = |hops: usize| {
+        let attempts = topology.callers[..hops].iter().map(|caller| u64::from(caller.attempts));
+        attempts.fold(Count::ONE, |product, attempts| product * attempts.into())
+    };
+    let sum = (1..=topology.callers.len()).fold(Count::ZERO, |sum, hops| sum + product(hops));
+    all.min(sum)
+}
+
+fn predicted(range: Range, kind: PredictedKind) -> Predicted {
+    let is_exact = range.min == range.max;
+    let mean = if is_exact { range.min.as_f64() } else { None };
+    Predicted {
+        kind: if is_exact { PredictedKind::Exact } else { kind },
+        mean,
+        sd: mean.map(|_| 0.0),
+        min: range.min,
+        max: range.max,
+    }
+}
+
+/// Whether somebody may leave before an answer comes.
+fn leaves(topology: &Topology) -> bool {
+    topology.load.deadline_us.is_some()
+        || topology.load.cancel_after_us.is_some()
+        || topology
+            .services
+            .iter()
+            .any(|service| matches!(service.passes_on, PassesOn::AtMost(_)))
+        || topology
+            .callers
+            .iter()
+            .any(|caller| caller.policy.attempt_timeout_us.is_some() || caller.policy.hedge_us.is_some())
+}
+
+/// Whether attempts may be sent that do not arrive, on a port that is open.
+fn may_lose(topology: &Topology, hop: usize) -> bool {
+    let cut = matches!(
+        topology.services[hop].fault.kind,
+        Kind::Cut(Cut::Connection | Cut::GoAway)
+    );
+    leaves(topology) || topology.callers[hop].client_fault.is_some() || (cut && overlaps(topology))
+}
+
+/// Whether every arrival gets to its work, or none does; `None` where that depends.
+fn works(fault: &Fault) -> Option<bool> {
+    let works = match fault.kind {
+        Kind::None => true,
+        Kind::Fail(fail) => fail.after,
+        Kind::Hang | Kind::Cut(_) | Kind::Refuse => false,
+        Kind::Overload { .. } => return None,
+    };
+    (works || fault.when == When::ALWAYS).then_some(works)
+}
+
+/// How an attempt on each link can end.
+fn possible_ends(topology: &Topology) -> Vec<BTreeSet<Code>> {
+    let mut ends = vec![BTreeSet::new(); topology.callers.len()];
+    let mut below = BTreeSet::from([if topology.load.invalid_item {
+        Code::INVALID_ARGUMENT
+    } else {
+        Code::OK
+    }]);
+    for (hop, service) in topology.services.iter().enumerate().rev() {
+        let caller = &topology.callers[hop];
+        let is_bottom = hop + 1 == topology.services.len();
+        let handed_up = |code: &Code| match service.on_failure {
+            Some(answer) if code.is_failure() && !is_bottom => answer,
+            _ => *code,
+        };
+        let fault = &service.fault;
+        let is_always = fault.when == When::ALWAYS;
+        let mut own: BTreeSet<Code> = below.iter().map(handed_up).collect();
+        match fault.kind {
+            Kind::None => {}
+            Kind::Fail(fail) if fail.after => {
+                if own.contains(&Code::OK) {
+                    own.insert(fail.code);
+                }
+                if is_always {
+                    own.remove(&Code::OK);
+                }
+            }
+            Kind::Overload { code, .. } => {
+                own.insert(code);
+            }
+            Kind::Refuse => own = BTreeSet::from([Code::UNAVAILABLE]),
+            Kind::Hang => {
+                if is_always {
+                    own.clear();
+                }
+            }
+            Kind::Fail(_) | Kind::Cut(_) => {
+                let code = match fault.kind {
+                    Kind::Cut(cut) => cut.code(caller.raw_codes),
+                    Kind::Fail(fail) => fail.code,
+                    _ => Code::UNKNOWN,
+                };
+                if is_always {
+                    own.clear();
+                }
+                own.insert(code);
+                if matches!(fault.kind, Kind::Cut(_)) && may_lose(topology, hop) {
+                    own.insert(Cut::Connection.code(caller.raw_codes));
+                }
+            }
+        }
+        if leaves(topology) {
+            own.insert(Code::DEADLINE_EXCEEDED);
+        }
+        let client = caller.client_fault.and_then(|client| match client.fault.kind {
+            Kind::Fail(fail) => Some((fail.code, client.inside)),
+            _ => None,
+        });
+        own.extend(client.filter(|(_, inside)| *inside).map(|(code, _)| code));
+        below.clone_from(&own);
+        below.extend(client.map(|(code, _)| code));
+        ends[hop] = own;
+    }
+    ends
+}
+
+/// The one end, where there is but one.
+fn certain(ends: &BTreeSet<Code>) -> Option<Code> {
+    ends.first().copied().filter(|_| ends.len() == 1)
+}
+
+/// Attempts on a link for so many calls.
+fn sent(topology: &Topology, hop: usize, calls: Range, ends: &BTreeSet<Code>) -> Range {
+    let caller = &topology.callers[hop];
+    let no_attempt = caller.client_fault.is_some_and(|client| !client.inside) || (hop > 0 && leaves(topology));
+    let least = if no_attempt { Count::ZERO } else { calls.min };
+    let retries = u64::from(caller.attempts - 1);
+    let is_retried = |code: &Code| code.is_failure() && retries_on(caller, *code) && !is_final(topology, hop, *code);
+    if !ends.iter().any(is_retried) && caller.policy.hedge_us.is_none() {
+        return Range {
+            min: least,
+            max: calls.max,
+        };
+    }
+    let is_plain = !caller.policy.only_first_tries && caller.client_fault.is_none() && !leaves(topology);
+    let is_certain = ends.iter().all(is_retried) && is_plain;
+    let mut most = calls.max * retries.into();
+    let mut floor = if is_certain {
+        calls.min * retries.into()
+    } else {
+        Count::ZERO
+    };
+    if let Some(throttle) = caller.policy.throttle {
+        let (low, high) = throttled(throttle, caller, calls, is_certain);
+        most = most.min(high);
+        floor = if is_certain { low } else { Count::ZERO };
+    }
+    if let Some(budget) = caller.policy.budget {
+        let (low, high) = budgeted(topology, hop, budget, calls);
+        most = most.min(high);
+        floor = if is_certain && caller.policy.throttle.is_none() {
+            floor.min(low)
+        } else {
+            Count::ZERO
+        };
+    }
+    Range {
+        min: least + floor.min(most),
+        max: calls.max + most,
+    }
+}
+
+fn retries_on(caller: &Caller, code: Code) -> bool {
+    match &caller.retry_on {
+        RetryOn::Any => true,
+        RetryOn::Codes(codes) => codes.contains(&code),
+    }
+}
+
+/// Whether the fault's own answer is one that nobody tries again.
+fn is_final(topology: &Topology, hop: usize, code: Code) -> bool {
+    let policy = &topology.callers[hop].policy;
+    match topology.services[hop].fault.kind {
+        // Where the same code comes from below, it is not this fault's.
+        Kind::Fail(fail) if fail.code == code && !fail.after && topology.services[hop].fault.when == When::ALWAYS => {
+            (fail.headers && !policy.commits_late)
+                || (fail.pushback_ms.is_some_and(|ms| ms < 0) && !policy.ignores_pushback)
+        }
+        _ => false,
+    }
+}
+
+/// Retries at least and at most, when failures take a token each. The first `allowed` failures leave more than half; those of
+/// them that were a call's last attempt lead to no retry, and there are fewest retries when requests come one by one.
+fn throttled(throttle: Throttle, caller: &Caller, calls: Range, is_certain: bool) -> (Count, Count) {
+    let attempts = u64::from(caller.attempts);
+    let allowed = throttle.max_milli.div_ceil(2_000).saturating_sub(1);
+    let wanted = |calls: Count| calls * (attempts - 1).into();
+    let last_ones = Count::from(allowed / attempts).min(calls.max);
+    let low = match last_ones {
+        Count::Of(last_ones) => Count::Of(u128::from(allowed).saturating_sub(last_ones)),
+        Count::Beyond => Count::ZERO,
+    };
+    // Every success may let another failure through.
+    let rewards = match calls.max {
+        Count::Of(calls) if !is_certain => Count::Of(calls.saturating_mul(throttle.ratio_milli.into()).div_ceil(1_000)),
+        Count::Of(_) => Count::ZERO,
+        Count::Beyond => Count::Beyond,
+    };
+    (
+        low.min(wanted(calls.min)),
+        (Count::from(allowed) + rewards).min(wanted(calls.max)),
+    )
+}
+
+/// Retries at least, when every attempt fails, and at most.
+fn budgeted(topology: &Topology, hop: usize, budget: Budget, calls: Range) -> (Count, Count) {
+    let retries = u64::from(topology.callers[hop].attempts - 1);
+    let wanted = |calls: Count| calls * retries.into();
+    match budget {
+        Budget::Window {
+            ratio_milli,
+            reserve_milli,
+            ttl_us,
+        } => {
+            let paid = |calls: Count, reserves: u64| match calls {
+                Count::Of(calls) => {
+                    let deposits = calls.saturating_mul(ratio_milli.into());
+                    Count::Of(deposits.saturating_add(u128::from(reserve_milli) * u128::from(reserves)) / 1_000)
+                }
+                Count::Beyond => Count::Beyond,
+            };
+            let lasts_us = acting::longest_run_us(topology);
+            let high = paid(calls.max, (lasts_us / ttl_us).saturating_add(1)).min(wanted(calls.max));
+            // Whoever was refused last found less than one left, and whoever came later took all it wanted.
+            let is_whole = lasts_us < ttl_us && ratio_milli <= retries * 1_000;
+            let low = if is_whole {
+                paid(calls.min, 1).min(wanted(calls.min))
+            } else {
+                Count::ZERO
+            };
+            (low, high)
+        }
+        Budget::InFlight {
+            percent_milli,
+            min_concurrency,
+        } => {
+            let at_once = if overlaps(topology) {
+                topology.load.concurrency
+            } else {
+                1
+            };
+            let limit = (percent_milli * at_once / 100_000).max(min_concurrency);
+            let (shortest, longest) = acting::attempt_us(topology, hop);
+            let is_hedged = topology.callers[..=hop]
+                .iter()
+                .any(|caller| caller.policy.hedge_us.is_some());
+            let wanted = wanted(calls.max);
+            if limit >= at_once || shortest == 0 || is_hedged || topology.load.interval_us.is_some() {
+                return (Count::ZERO, wanted);
+            }
+            // Retries take `limit` of `at_once` lanes at most, and each lasts `shortest` at least, while the others last
+            // `longest` at most.
+            let high = match calls.max {
+                Count::Of(calls) => {
+                    let lanes = u128::from(limit) * u128::from(longest) * (calls + u128::from(at_once));
+                    Count::Of(lanes.div_ceil(u128::from(at_once - limit) * u128::from(shortest)))
+                }
+                Count::Beyond => Count::Beyond,
+            };
+            (Count::ZERO, high.min(wanted))
+        }
+    }
+}

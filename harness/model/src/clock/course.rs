@@ -1,0 +1,904 @@
+//! One course of events: every call, attempt and timer, in the order in which they happen.
+//!
+//! An event has a [`Span`] of time and not a point. The next event is the one that may come first; where another one that it
+//! matters to may come before it, the course forks, and [`Choices`] says which way it goes.
+
+use super::choices::Choices;
+use super::limits::Limits;
+use super::time::Span;
+use crate::acting::{APART_US, hop_us};
+use crate::chain::{Ended, Layout, What};
+use crate::draw::Draw;
+use crate::fault::{Fault, Kind, When};
+use crate::topology::{Backoff, Caller, Code, PassesOn, RetryOn, Service, Topology};
+use std::collections::{BTreeMap, HashMap};
+
+/// Which requests one course has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Requests {
+    pub(super) first: u64,
+    pub(super) count: u64,
+}
+
+/// What one course came to.
+#[derive(Debug, Clone)]
+pub(super) struct Came {
+    pub(super) counts: Vec<u64>,
+    /// The most arrivals at the bottom, and at all services together, that one request caused.
+    pub(super) worst: (u64, u64),
+    /// The smallest distance of two events that were taken in order, microseconds.
+    pub(super) margin_us: u64,
+    /// Callers whose throttle or budget said no.
+    pub(super) refused: Vec<bool>,
+}
+
+type CallId = usize;
+type AttemptId = usize;
+
+#[derive(Debug, Clone, Copy)]
+struct Deadline {
+    at: Span,
+    /// Deadlines of one origin end together, the top one first.
+    origin: u32,
+}
+
+#[derive(Debug)]
+struct Call {
+    hop: usize,
+    parent: Option<AttemptId>,
+    request: u64,
+    deadline: Option<Deadline>,
+    draw: Draw,
+    /// Whether what caused it was an attempt after the first.
+    from_retry: bool,
+    made: u32,
+    outstanding: Vec<AttemptId>,
+    /// Retries since the last word of the callee on when to come again.
+    steps: u32,
+    /// Whether its next attempt counts as a retry that is under way.
+    is_waiting: bool,
+    stage: CallStage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallStage {
+    Sends,
+    /// What was sent may still be answered.
+    SendsNoMore,
+    Done,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AttemptStage {
+    OnItsWay,
+    /// Its service works on it.
+    Works,
+    Over,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    call: CallId,
+    number: u32,
+    stage: AttemptStage,
+    /// Whether nobody waits for it any more.
+    is_alone: bool,
+    holds_place: bool,
+    is_retry: bool,
+    deadline: Option<Deadline>,
+    fault: Kind,
+    child: Option<CallId>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Begin(u64),
+    Leave(CallId),
+    /// A wait in the caller's way out is over.
+    Ready(CallId, Option<Code>),
+    AttemptReady(AttemptId, Option<Code>),
+    Arrive(AttemptId),
+    Work(AttemptId),
+    Answer(AttemptId, Ended, Option<i32>),
+    Timeout(AttemptId),
+    CallDeadline(CallId),
+    ArrivalDeadline(AttemptId),
+    Send(CallId),
+    Hedge(CallId, u32),
+}
+
+/// What is counted over all requests at one link and its service.
+#[derive(Debug)]
+struct Hop {
+    limits: Limits,
+    arrived: u64,
+    passed_out: u64,
+    inside: u64,
+    /// Whether arrivals or calls of different requests, or of one, share anything here.
+    shares: bool,
+}
+
+/// One request that is under way.
+#[derive(Debug, Default)]
+struct Request {
+    arrived: Vec<u64>,
+    passed_out: Vec<u64>,
+    arrivals: u64,
+}
+
+pub(super) struct Course<'a> {
+    chain: &'a Topology,
+    layout: &'a Layout,
+    choices: &'a mut Choices,
+    requests: Requests,
+    hop_us: u64,
+    now: Span,
+    queue: BTreeMap<(u64, u64), (u64, Event)>,
+    pushed: u64,
+    calls: Vec<Call>,
+    attempts: Vec<Attempt>,
+    hops: Vec<Hop>,
+    alive: HashMap<u64, Request>,
+    origins: u32,
+    came: Came,
+    steps_left: u64,
+}
+
+impl<'a> Course<'a> {
+    /// The course that `choices` leads to; `None` when it has more than `most_steps` events.
+    pub(super) fn run(
+        chain: &'a Topology,
+        layout: &'a Layout,
+        requests: Requests,
+        choices: &'a mut Choices,
+        most_steps: &mut u64,
+    ) -> Option<Came> {
+        let hop = |(caller, service): (&Caller, &Service)| {
+            let counts = |fault: &Fault| {
+                fault.when.first.is_some() || fault.delay.is_some_and(|delay| delay.when.first.is_some())
+            };
+            Hop {
+                limits: Limits::new(&caller.policy),
+                arrived: 0,
+                passed_out: 0,
+                inside: 0,
+                shares: caller.policy.throttle.is_some()
+                    || caller.policy.budget.is_some()
+                    || counts(&service.fault)
+                    || caller.client_fault.is_some_and(|client| counts(&client.fault))
+                    || matches!(service.fault.kind, Kind::Overload { .. } | Kind::Cut(_)),
+            }
+        };
+        let mut course = Self {
+            chain,
+            layout,
+            choices,
+            requests,
+            hop_us: hop_us(chain),
+            now: Span::default(),
+            queue: BTreeMap::new(),
+            pushed: 0,
+            calls: Vec::new(),
+            attempts: Vec::new(),
+            hops: chain.callers.iter().zip(&chain.services).map(hop).collect(),
+            alive: HashMap::new(),
+            origins: 0,
+            came: Came {
+                counts: vec![0; layout.len()],
+                worst: (0, 0),
+                margin_us: u64::MAX,
+                refused: vec![false; chain.callers.len()],
+            },
+            steps_left: *most_steps,
+        };
+        course.push(Span::default(), Event::Begin(0));
+        while let Some(event) = course.next() {
+            course.steps_left = course.steps_left.checked_sub(1)?;
+            if matches!(event, Event::Begin(_)) {
+                course.forget();
+            }
+            if course.steps_left.is_multiple_of(STEPS_BETWEEN_SWEEPS) {
+                course.sweep();
+            }
+            course.happen(event);
+        }
+        *most_steps = course.steps_left;
+        Some(course.came)
+    }
+
+    fn push(&mut self, at: Span, event: Event) {
+        self.queue.insert((at.lo, self.pushed), (at.hi, event));
+        self.pushed += 1;
+    }
+
+    /// The event that happens next.
+    fn next(&mut self) -> Option<Event> {
+        loop {
+            let (key, (hi, event)) = self.queue.first_key_value().map(|(key, value)| (*key, *value))?;
+            if !self.matters(event) {
+                self.queue.remove(&key);
+                continue;
+            }
+            let mut rivals = vec![key];
+            let mut nearest = u64::MAX;
+            for (other, (_, rival)) in self
+                .queue
+                .range((std::ops::Bound::Excluded(key), std::ops::Bound::Unbounded))
+            {
+                if !self.matters(*rival) || !self.meet(event, *rival) {
+                    continue;
+                }
+                if other.0 <= hi.saturating_add(APART_US) {
+                    rivals.push(*other);
+                } else {
+                    nearest = nearest.min(other.0 - hi);
+                }
+            }
+            self.came.margin_us = self.came.margin_us.min(nearest);
+            let chosen = rivals[self.choices.choose(rivals.len())];
+            let (hi, event) = self.queue.remove(&chosen)?;
+            self.now = Span { lo: chosen.0, hi }.not_before(self.now);
+            return Some(event);
+        }
+    }
+
+    /// Whether an event still does anything.
+    fn matters(&self, event: Event) -> bool {
+        match event {
+            Event::Begin(_) => true,
+            Event::Leave(call) | Event::Ready(call, _) | Event::CallDeadline(call) | Event::Send(call) => {
+                self.calls[call].stage != CallStage::Done
+            }
+            Event::Hedge(call, made) => {
+                let call = &self.calls[call];
+                call.stage == CallStage::Sends && call.made == made
+            }
+            Event::Arrive(attempt)
+            | Event::AttemptReady(attempt, _)
+            | Event::Answer(attempt, ..)
+            | Event::Timeout(attempt) => self.waits_for(attempt),
+            Event::Work(attempt) => self.works(attempt),
+            Event::ArrivalDeadline(attempt) => self.works(attempt) && !self.attempts[attempt].is_alone,
+        }
+    }
+
+    fn waits_for(&self, attempt: AttemptId) -> bool {
+        let call = &self.calls[self.attempts[attempt].call];
+        call.stage != CallStage::Done && call.outstanding.contains(&attempt)
+    }
+
+    fn works(&self, attempt: AttemptId) -> bool {
+        self.attempts[attempt].stage == AttemptStage::Works
+    }
+
+    /// Whether it matters which of two events comes first.
+    fn meet(&self, one: Event, two: Event) -> bool {
+        if let (Some(one), Some(two)) = (self.origin(one), self.origin(two))
+            && one == two
+        {
+            return false;
+        }
+        let (Some(call_one), Some(call_two)) = (self.call_of(one), self.call_of(two)) else {
+            return false;
+        };
+        let (hop_one, hop_two) = (self.calls[call_one].hop, self.calls[call_two].hop);
+        (hop_one == hop_two && self.hops[hop_one].shares)
+            || self.is_above(call_one, call_two)
+            || self.is_above(call_two, call_one)
+    }
+
+    fn origin(&self, event: Event) -> Option<u32> {
+        let deadline = match event {
+            Event::CallDeadline(call) => self.calls[call].deadline,
+            Event::ArrivalDeadline(attempt) => self.attempts[attempt].deadline,
+            _ => None,
+        };
+        deadline.map(|deadline| deadline.origin)
+    }
+
+    fn call_of(&self, event: Event) -> Option<CallId> {
+        match event {
+            Event::Begin(_) => None,
+            Event::Leave(call)
+            | Event::Ready(call, _)
+            | Event::CallDeadline(call)
+            | Event::Send(call)
+            | Event::Hedge(call, _) => Some(call),
+            Event::AttemptReady(attempt, _)
+            | Event::Arrive(attempt)
+            | Event::Work(attempt)
+            | Event::Answer(attempt, ..)
+            | Event::Timeout(attempt)
+            | Event::ArrivalDeadline(attempt) => Some(self.attempts[attempt].call),
+        }
+    }
+
+    /// Whether a call is another one or led to it, and still has it in its hand.
+    fn is_above(&self, above: CallId, mut below: CallId) -> bool {
+        loop {
+            if above == below {
+                return true;
+            }
+            match self.calls[below].parent {
+                Some(attempt) if !self.attempts[attempt].is_alone => below = self.attempts[attempt].call,
+                _ => return false,
+            }
+        }
+    }
+
+    fn count(&mut self, hop: usize, what: What) {
+        self.came.counts[self.layout.at(hop, what)] += 1;
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Begin(index) => self.begin_request(index),
+            Event::Leave(call) => {
+                self.drop_call(call);
+                self.end_request(call, Code::CANCELLED);
+            }
+            Event::Ready(call, None) => self.begin_call(call),
+            Event::Ready(call, Some(code)) => {
+                self.count(self.calls[call].hop, What::Calls);
+                self.finish(call, code);
+            }
+            Event::AttemptReady(attempt, None) => self.leave_caller(attempt),
+            Event::AttemptReady(attempt, Some(code)) => {
+                self.count(self.hop_of(attempt), What::Lost);
+                self.answered(attempt, code.into(), None);
+            }
+            Event::Arrive(attempt) => self.arrive(attempt),
+            Event::Work(attempt) => self.work(attempt),
+            Event::Answer(attempt, ended, pushback) => self.answered(attempt, ended, pushback),
+            Event::Timeout(attempt) => {
+                self.abandon(attempt);
+                self.answered(attempt, Code::DEADLINE_EXCEEDED.into(), None);
+            }
+            Event::CallDeadline(call) => {
+                self.count(self.calls[call].hop, What::OutOfTime);
+                self.drop_call(call);
+                self.deliver(call, Code::DEADLINE_EXCEEDED);
+            }
+            Event::ArrivalDeadline(attempt) => self.expire(attempt),
+            Event::Send(call) => self.send(call),
+            Event::Hedge(call, _) => self.hedge(call),
+        }
+    }
+
+    fn begin_request(&mut self, index: u64) {
+        let load = self.chain.load;
+        let number = self.requests.first.wrapping_add(index);
+        let hops = self.hops.len();
+        self.alive.insert(
+            index,
+            Request {
+                arrived: vec![0; hops],
+                passed_out: vec![0; hops],
+                arrivals: 0,
+            },
+        );
+        if let Some(interval) = load.interval_us
+            && index + 1 < self.requests.count
+        {
+            let at = (index + 1).saturating_mul(interval);
+            self.push(Span { lo: at, hi: at }.timer(0, 0), Event::Begin(index + 1));
+        }
+        let deadline = load.deadline_us.map(|us| self.new_deadline(self.now.after(us)));
+        let call = self.new_call(0, None, index, deadline, Draw::of_request(load.seed, number), false);
+        if let Some(us) = load.cancel_after_us {
+            self.push(self.now.timer(us, us), Event::Leave(call));
+        }
+        self.pass_client_fault(call);
+    }
+
+    fn end_request(&mut self, call: CallId, code: Code) {
+        let index = self.calls[call].request;
+        self.came.counts[self.layout.ended(code)] += 1;
+        if self.chain.load.interval_us.is_none() && index + 1 < self.requests.count {
+            self.push(self.now, Event::Begin(index + 1));
+        }
+    }
+
+    fn new_deadline(&mut self, at: Span) -> Deadline {
+        self.origins += 1;
+        Deadline {
+            at,
+            origin: self.origins,
+        }
+    }
+
+    fn new_call(
+        &mut self,
+        hop: usize,
+        parent: Option<AttemptId>,
+        request: u64,
+        deadline: Option<Deadline>,
+        draw: Draw,
+        from_retry: bool,
+    ) -> CallId {
+        self.calls.push(Call {
+            hop,
+            parent,
+            request,
+            deadline,
+            draw,
+            from_retry,
+            made: 0,
+            outstanding: Vec::new(),
+            steps: 0,
+            is_waiting: false,
+            stage: CallStage::Sends,
+        });
+        self.calls.len() - 1
+    }
+
+    /// The fault in the caller's way out that meets a whole call, and then the call.
+    fn pass_client_fault(&mut self, call: CallId) {
+        let (hop, request, draw, deadline) = {
+            let call = &self.calls[call];
+            (call.hop, call.request, call.draw, call.deadline)
+        };
+        if let Some(deadline) = deadline {
+            self.push(deadline.at.timer(0, 0), Event::CallDeadline(call));
+        }
+        match self.chain.callers[hop].client_fault.filter(|client| !client.inside) {
+            None => self.begin_call(call),
+            Some(client) => {
+                let (wait, code) = self.decide_out(hop, request, draw, &client.fault);
+                match wait {
+                    None => self.happen(Event::Ready(call, code)),
+                    Some((least, most)) => self.push(self.now.timer(least, most), Event::Ready(call, code)),
+                }
+            }
+        }
+    }
+
+    /// What a fault in a caller's way out does.
+    fn decide_out(
+        &mut self,
+        hop: usize,
+        request: u64,
+        draw: Draw,
+        fault: &Fault,
+    ) -> (Option<(u64, u64)>, Option<Code>) {
+        let of_request = self.alive.get_mut(&request).map_or(0, |alive| {
+            alive.passed_out[hop] += 1;
+            alive.passed_out[hop] - 1
+        });
+        let of_process = self.hops[hop].passed_out;
+        self.hops[hop].passed_out += 1;
+        let (wait, kind) = decide(fault, of_request, of_process, draw);
+        let code = match kind {
+            Kind::Fail(fail) => Some(fail.code),
+            _ => None,
+        };
+        (wait, code)
+    }
+
+    fn begin_call(&mut self, call: CallId) {
+        let hop = self.calls[call].hop;
+        self.count(hop, What::Calls);
+        self.hops[hop].limits.deposit(self.now);
+        self.send(call);
+    }
+
+    fn caller(&self, call: CallId) -> &'a Caller {
+        &self.chain.callers[self.calls[call].hop]
+    }
+
+    fn hop_of(&self, attempt: AttemptId) -> usize {
+        self.calls[self.attempts[attempt].call].hop
+    }
+
+    /// The next attempt.
+    fn send(&mut self, call: CallId) {
+        let caller = self.caller(call);
+        let hop = self.calls[call].hop;
+        self.count(hop, What::Sent);
+        self.hops[hop].limits.in_flight += 1;
+        let attempt = self.attempts.len();
+        let state = &mut self.calls[call];
+        state.made += 1;
+        state.outstanding.push(attempt);
+        let is_retry = std::mem::take(&mut state.is_waiting);
+        let (number, request, deadline) = (state.made, state.request, state.deadline);
+        let draw = state.draw.then(number.into());
+        self.attempts.push(Attempt {
+            call,
+            number,
+            stage: AttemptStage::OnItsWay,
+            is_alone: false,
+            holds_place: false,
+            is_retry,
+            deadline,
+            fault: Kind::None,
+            child: None,
+        });
+        if let Some(us) = caller.policy.attempt_timeout_us {
+            self.push(self.now.timer(us, us), Event::Timeout(attempt));
+        }
+        if let Some(us) = caller.policy.hedge_us
+            && number < caller.attempts
+        {
+            self.push(self.now.timer(us, us), Event::Hedge(call, number));
+        }
+        match caller.client_fault.filter(|client| client.inside) {
+            None => self.leave_caller(attempt),
+            Some(client) => {
+                let (wait, code) = self.decide_out(hop, request, draw, &client.fault);
+                match wait {
+                    None => self.happen(Event::AttemptReady(attempt, code)),
+                    Some((least, most)) => self.push(self.now.timer(least, most), Event::AttemptReady(attempt, code)),
+                }
+            }
+        }
+    }
+
+    fn leave_caller(&mut self, attempt: AttemptId) {
+        let hop = self.hop_of(attempt);
+        let there = self.now.within(self.hop_us);
+        if self.chain.services[hop].fault.kind == Kind::Refuse {
+            self.count(hop, What::Lost);
+            self.push(there, Event::Answer(attempt, Code::UNAVAILABLE.into(), None));
+        } else {
+            self.push(there, Event::Arrive(attempt));
+        }
+    }
+
+    fn arrive(&mut self, attempt: AttemptId) {
+        let call = self.attempts[attempt].call;
+        let (hop, request) = (self.calls[call].hop, self.calls[call].request);
+        let draw = self.calls[call].draw.then(self.attempts[attempt].number.into());
+        let fault = self.chain.services[hop].fault;
+        self.count(hop, What::Received);
+        self.came.counts[self.layout.arrivals()] += 1;
+        self.attempts[attempt].stage = AttemptStage::Works;
+        let is_bottom = hop + 1 == self.hops.len();
+        let of_request = self.alive.get_mut(&request).map_or(0, |alive| {
+            alive.arrived[hop] += 1;
+            alive.arrivals += 1;
+            let worst = &mut self.came.worst;
+            worst.1 = worst.1.max(alive.arrivals);
+            if is_bottom {
+                worst.0 = worst.0.max(alive.arrived[hop]);
+            }
+            alive.arrived[hop] - 1
+        });
+        let of_process = self.hops[hop].arrived;
+        self.hops[hop].arrived += 1;
+        if let Some(deadline) = self.attempts[attempt].deadline {
+            self.push(deadline.at.timer(0, 0), Event::ArrivalDeadline(attempt));
+        }
+        let (wait, kind) = decide(&fault, of_request, of_process, draw);
+        self.attempts[attempt].fault = kind;
+        if let Kind::Overload { capacity, code } = kind {
+            if self.hops[hop].inside >= u64::from(capacity) {
+                return self.reply(attempt, code.into(), None);
+            }
+            self.hops[hop].inside += 1;
+            self.attempts[attempt].holds_place = true;
+        }
+        match wait {
+            None => self.work(attempt),
+            Some((least, most)) => self.push(self.now.timer(least, most), Event::Work(attempt)),
+        }
+    }
+
+    fn work(&mut self, attempt: AttemptId) {
+        let hop = self.hop_of(attempt);
+        match self.attempts[attempt].fault {
+            Kind::Hang => return,
+            Kind::Cut(cut) => {
+                self.count(hop, What::Cut);
+                return self.reply(attempt, cut.code(self.chain.callers[hop].raw_codes).into(), None);
+            }
+            Kind::Fail(fail) if !fail.after => {
+                let ended = Ended {
+                    code: fail.code,
+                    is_final: fail.headers && !self.chain.callers[hop].policy.commits_late,
+                };
+                return self.reply(attempt, ended, fail.pushback_ms);
+            }
+            Kind::None | Kind::Refuse | Kind::Fail(_) | Kind::Overload { .. } => {}
+        }
+        if hop + 1 == self.hops.len() {
+            let own = if self.chain.load.invalid_item {
+                Code::INVALID_ARGUMENT
+            } else {
+                Code::OK
+            };
+            return self.worked(attempt, own);
+        }
+        let deadline = self.passed_on(attempt, hop);
+        let call = &self.calls[self.attempts[attempt].call];
+        let (request, number) = (call.request, self.attempts[attempt].number);
+        let draw = call.draw.then(number.into());
+        let child = self.new_call(hop + 1, Some(attempt), request, deadline, draw, number > 1);
+        self.attempts[attempt].child = Some(child);
+        self.pass_client_fault(child);
+    }
+
+    /// The deadline of the call that a service makes.
+    fn passed_on(&mut self, attempt: AttemptId, hop: usize) -> Option<Deadline> {
+        let rest = self.attempts[attempt].deadline;
+        match self.chain.services[hop].passes_on {
+            PassesOn::Rest => rest,
+            PassesOn::Nothing => None,
+            PassesOn::AtMost(us) => {
+                let own = self.now.after(us);
+                match rest {
+                    Some(rest) if rest.at.hi < own.lo => Some(rest),
+                    Some(rest) if rest.at.lo <= own.hi && self.choices.choose(2) == 0 => Some(rest),
+                    _ => Some(self.new_deadline(own)),
+                }
+            }
+        }
+    }
+
+    /// The work of a service has ended by itself.
+    fn worked(&mut self, attempt: AttemptId, own: Code) {
+        let hop = self.hop_of(attempt);
+        if own.is_failure() {
+            return self.reply(attempt, own.into(), None);
+        }
+        self.count(hop, What::WorkDone);
+        match self.attempts[attempt].fault {
+            Kind::Fail(fail) => self.reply(attempt, fail.code.into(), fail.pushback_ms),
+            _ => self.reply(attempt, own.into(), None),
+        }
+    }
+
+    /// A service has its answer.
+    fn reply(&mut self, attempt: AttemptId, ended: Ended, pushback: Option<i32>) {
+        self.leave_service(attempt);
+        if !self.attempts[attempt].is_alone {
+            self.push(self.now.within(self.hop_us), Event::Answer(attempt, ended, pushback));
+        }
+    }
+
+    fn leave_service(&mut self, attempt: AttemptId) {
+        let hop = self.hop_of(attempt);
+        self.attempts[attempt].stage = AttemptStage::Over;
+        if std::mem::take(&mut self.attempts[attempt].holds_place) {
+            self.hops[hop].inside -= 1;
+        }
+    }
+
+    /// The time that a service was given is over.
+    fn expire(&mut self, attempt: AttemptId) {
+        let hop = self.hop_of(attempt);
+        self.count(hop, What::Unanswered);
+        self.push(
+            self.now.within(self.hop_us),
+            Event::Answer(attempt, Code::DEADLINE_EXCEEDED.into(), None),
+        );
+        self.stop_work(attempt, hop);
+    }
+
+    /// Nobody waits for a service's work any more.
+    fn stop_work(&mut self, attempt: AttemptId, hop: usize) {
+        self.attempts[attempt].is_alone = true;
+        if !self.chain.services[hop].detached {
+            self.leave_service(attempt);
+            if let Some(child) = self.attempts[attempt].child {
+                self.drop_call(child);
+            }
+        }
+    }
+
+    /// A caller turns away from an attempt.
+    fn abandon(&mut self, attempt: AttemptId) {
+        let hop = self.hop_of(attempt);
+        let state = &self.attempts[attempt];
+        if state.stage == AttemptStage::OnItsWay {
+            if self.chain.services[hop].fault.kind != Kind::Refuse {
+                self.count(hop, What::Lost);
+            }
+        } else if state.stage == AttemptStage::Works && !state.is_alone {
+            self.count(hop, What::Unanswered);
+            self.stop_work(attempt, hop);
+        }
+    }
+
+    /// A call ends without an answer of its own, and everything below it that nobody has detached.
+    fn drop_call(&mut self, call: CallId) {
+        if std::mem::replace(&mut self.calls[call].stage, CallStage::Done) == CallStage::Done {
+            return;
+        }
+        let hop = self.calls[call].hop;
+        if std::mem::take(&mut self.calls[call].is_waiting) {
+            self.hops[hop].limits.retrying -= 1;
+        }
+        for attempt in std::mem::take(&mut self.calls[call].outstanding) {
+            self.abandon(attempt);
+            self.end_attempt(attempt);
+        }
+    }
+
+    /// An attempt is over for its caller's limits.
+    fn end_attempt(&mut self, attempt: AttemptId) {
+        let hop = self.hop_of(attempt);
+        self.hops[hop].limits.in_flight -= 1;
+        if std::mem::take(&mut self.attempts[attempt].is_retry) {
+            self.hops[hop].limits.retrying -= 1;
+        }
+    }
+
+    /// An attempt has ended for its caller.
+    fn answered(&mut self, attempt: AttemptId, ended: Ended, pushback: Option<i32>) {
+        let call = self.attempts[attempt].call;
+        let hop = self.calls[call].hop;
+        self.calls[call].outstanding.retain(|other| *other != attempt);
+        // A retry that has ended is no longer under way when the next is asked for; its attempt still is.
+        if std::mem::take(&mut self.attempts[attempt].is_retry) {
+            self.hops[hop].limits.retrying -= 1;
+        }
+        let next = self.after_failure(call, ended, pushback);
+        self.hops[hop].limits.in_flight -= 1;
+        let is_hedged = self.caller(call).policy.hedge_us.is_some();
+        match next {
+            Next::Deliver => {
+                if !ended.code.is_failure() {
+                    self.hops[hop].limits.reward();
+                }
+                self.finish(call, ended.code);
+            }
+            Next::GiveUp if is_hedged && !self.calls[call].outstanding.is_empty() => {
+                self.calls[call].stage = CallStage::SendsNoMore;
+            }
+            Next::GiveUp => self.finish(call, ended.code),
+            Next::Again(wait) => {
+                let state = &mut self.calls[call];
+                state.is_waiting = true;
+                self.hops[hop].limits.retrying += 1;
+                match wait {
+                    None => self.send(call),
+                    Some((least, most)) => self.push(self.now.timer(least, most), Event::Send(call)),
+                }
+            }
+        }
+    }
+
+    /// What follows the end of an attempt, by the order of checks of gRFC A6 and its implementations.
+    fn after_failure(&mut self, call: CallId, ended: Ended, pushback: Option<i32>) -> Next {
+        let caller = self.caller(call);
+        let policy = &caller.policy;
+        if !ended.code.is_failure() || ended.is_final {
+            return Next::Deliver;
+        }
+        let pushback = pushback.filter(|_| !policy.ignores_pushback);
+        let unwanted = pushback.is_some_and(|ms| ms < 0);
+        let hop = self.calls[call].hop;
+        let is_retryable = match &caller.retry_on {
+            RetryOn::Any => true,
+            RetryOn::Codes(codes) => codes.contains(&ended.code),
+        };
+        if is_retryable || unwanted {
+            self.hops[hop].limits.punish();
+        }
+        if !is_retryable {
+            return Next::Deliver;
+        }
+        if !self.may_send(call) || unwanted {
+            return Next::GiveUp;
+        }
+        if !self.withdraw(hop) {
+            return Next::GiveUp;
+        }
+        let state = &mut self.calls[call];
+        if let Some(ms) = pushback.and_then(|ms| u64::try_from(ms).ok()) {
+            state.steps = 0;
+            return Next::Again(Some((ms * 1_000, ms * 1_000)));
+        }
+        state.steps += 1;
+        let step = state.steps;
+        let spread = |backoff: Backoff| {
+            (
+                backoff.wait_us(step, backoff.least),
+                backoff.wait_us(step, backoff.most),
+            )
+        };
+        Next::Again(policy.backoff.map(spread))
+    }
+
+    /// Whether throttle, number and kind of call allow another attempt.
+    fn may_send(&mut self, call: CallId) -> bool {
+        let caller = self.caller(call);
+        let (hop, made, from_retry) = {
+            let call = &self.calls[call];
+            (call.hop, call.made, call.from_retry)
+        };
+        let is_open = self.hops[hop].limits.is_open();
+        self.came.refused[hop] |= !is_open;
+        is_open
+            && made < caller.attempts
+            && !(caller.policy.only_first_tries && from_retry)
+            && self.calls[call].stage == CallStage::Sends
+    }
+
+    fn withdraw(&mut self, hop: usize) -> bool {
+        let allowed = self.hops[hop].limits.withdraw(self.now, self.choices);
+        self.came.refused[hop] |= !allowed;
+        allowed
+    }
+
+    fn hedge(&mut self, call: CallId) {
+        let hop = self.calls[call].hop;
+        if self.may_send(call) && self.withdraw(hop) {
+            self.calls[call].is_waiting = true;
+            self.hops[hop].limits.retrying += 1;
+            self.send(call);
+        } else {
+            self.calls[call].stage = CallStage::SendsNoMore;
+        }
+    }
+
+    /// A call has its answer, and lets go of everything else.
+    fn finish(&mut self, call: CallId, code: Code) {
+        self.drop_call(call);
+        self.deliver(call, code);
+    }
+
+    fn deliver(&mut self, call: CallId, code: Code) {
+        match self.calls[call].parent {
+            None => self.end_request(call, code),
+            Some(attempt) => {
+                let hop = self.hop_of(attempt);
+                let code = if code.is_failure() {
+                    self.chain.services[hop].on_failure.unwrap_or(code)
+                } else {
+                    code
+                };
+                self.worked(attempt, code);
+            }
+        }
+    }
+
+    /// Takes timers out of the queue that do nothing any more.
+    fn sweep(&mut self) {
+        let queue = std::mem::take(&mut self.queue);
+        self.queue = queue
+            .into_iter()
+            .filter(|(_, (_, event))| self.matters(*event))
+            .collect();
+    }
+
+    /// Forgets what is over: between two requests nothing refers to it, unless detached work goes on.
+    fn forget(&mut self) {
+        self.sweep();
+        let is_over = self.queue.values().all(|(_, event)| matches!(event, Event::Begin(_)))
+            && self.attempts.iter().all(|attempt| attempt.stage != AttemptStage::Works);
+        if is_over {
+            self.calls.clear();
+            self.attempts.clear();
+            self.alive.clear();
+        }
+    }
+}
+
+/// Steps between two sweeps of the queue.
+const STEPS_BETWEEN_SWEEPS: u64 = 64;
+
+/// What follows an answer.
+enum Next {
+    Deliver,
+    GiveUp,
+    /// Another attempt, after so many microseconds at least and at most.
+    Again(Option<(u64, u64)>),
+}
+
+/// How long an arrival waits, microseconds at least and at most, and what happens to it then.
+fn decide(fault: &Fault, of_request: u64, of_process: u64, draw: Draw) -> (Option<(u64, u64)>, Kind) {
+    let meets = |when: &When, share: f64| {
+        let before = if when.per_process { of_process } else { of_request };
+        when.first.is_none_or(|first| before < first) && when.p.is_none_or(|p| share < p)
+    };
+    let wait = fault.delay.filter(|delay| meets(&delay.when, draw.share_of_delay()));
+    let kind = if meets(&fault.when, draw.share()) {
+        fault.kind
+    } else {
+        Kind::None
+    };
+    let wait = wait.map(|delay| (delay.ms * 1_000, (delay.ms + delay.jitter_ms) * 1_000));
+    (wait.filter(|(_, most)| *most > 0), kind)
+}
