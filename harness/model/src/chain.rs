@@ -77,7 +77,7 @@ pub(crate) enum What {
     Lost,
     /// Attempts that a fault of the transport ended, as it was asked to.
     Cut,
-    /// Calls that ended because their deadline had passed.
+    /// Calls that ended when their deadline had passed, by themselves or with what had called them.
     OutOfTime,
     /// Arrivals that ended without an answer: their time was over, or their caller had left.
     Unanswered,

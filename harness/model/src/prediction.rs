@@ -95,7 +95,7 @@ pub struct LinkPrediction {
     pub lost: Predicted,
     /// Attempts that a fault of the transport ends, as it was asked to.
     pub cut: Predicted,
-    /// Calls that end because their deadline has passed.
+    /// Calls that end when their deadline has passed; their caller may have left first.
     pub out_of_time: Predicted,
 }
 

@@ -140,6 +140,8 @@ pub(super) struct Course<'a> {
     hops: Vec<Hop>,
     alive: HashMap<u64, Request>,
     origins: u32,
+    /// The deadline that ends calls just now.
+    ending: Option<u32>,
     came: Came,
     steps_left: u64,
 }
@@ -183,6 +185,7 @@ impl<'a> Course<'a> {
             hops: chain.callers.iter().zip(&chain.services).map(hop).collect(),
             alive: HashMap::new(),
             origins: 0,
+            ending: None,
             came: Came {
                 counts: vec![0; layout.len()],
                 worst: (0, 0),
@@ -355,11 +358,16 @@ impl<'a> Course<'a> {
                 self.answered(attempt, Code::DEADLINE_EXCEEDED.into(), None);
             }
             Event::CallDeadline(call) => {
-                self.count(self.calls[call].hop, What::OutOfTime);
+                self.ending = self.origin(event);
                 self.drop_call(call);
+                self.ending = None;
                 self.deliver(call, Code::DEADLINE_EXCEEDED);
             }
-            Event::ArrivalDeadline(attempt) => self.expire(attempt),
+            Event::ArrivalDeadline(attempt) => {
+                self.ending = self.origin(event);
+                self.expire(attempt);
+                self.ending = None;
+            }
             Event::Send(call) => self.send(call),
             Event::Hedge(call, _) => self.hedge(call),
         }
@@ -706,6 +714,10 @@ impl<'a> Course<'a> {
             return;
         }
         let hop = self.calls[call].hop;
+        // Those below the one that ends have the same deadline and may see it first.
+        if self.ending.is_some() && self.ending == self.calls[call].deadline.map(|deadline| deadline.origin) {
+            self.count(hop, What::OutOfTime);
+        }
         if std::mem::take(&mut self.calls[call].is_waiting) {
             self.hops[hop].limits.retrying -= 1;
         }
