@@ -75,12 +75,6 @@ impl Evidence {
         (&caller.name, link)
     }
 
-    /// Failures of the transport on the link to service `index` that no fault asked for.
-    fn transport_errors(&self, index: usize, link: &lab::Link) -> u64 {
-        let refused_by_fault = self.services[index].fault.refuses();
-        link.transport_errors + if refused_by_fault { 0 } else { link.connect_refused }
-    }
-
     /// What the model judges.
     pub fn observation(&self, requested: u64) -> Observation {
         let mut disturbances = self.disturbances.clone();
@@ -98,6 +92,7 @@ impl Evidence {
                 spans_made: totals.map(spans_made),
                 spans_collected: Some(tallied.distinct()),
                 in_flight: totals.map_or(0, |totals| totals.in_flight),
+                unanswered: totals.map_or(0, unanswered),
                 is_traced: true,
             });
             links.push(ObservedLink {
@@ -105,11 +100,9 @@ impl Evidence {
                 to: reading.name.clone(),
                 sent: link.as_ref().map(|link| link.sent),
                 received: totals.map(|totals| totals.received),
-                refused_by_fault: reading.fault.refuses(),
+                transport_failures: link.as_ref().map_or(0, transport_failures),
+                out_of_time: link.as_ref().map_or(0, out_of_time),
             });
-            if let Some(link) = &link {
-                disturbances.extend(self.link_disturbances(index, from, link));
-            }
             disturbances.extend(totals.into_iter().flat_map(service_disturbances));
         }
         for (service, tallied) in &self.tally.services {
@@ -173,32 +166,8 @@ impl Evidence {
                 .map(|(code, count)| (crate::plan::code(code), count))
                 .collect(),
             disturbances,
+            latest: None,
         }
-    }
-
-    fn link_disturbances(&self, index: usize, from: &str, link: &lab::Link) -> Vec<Disturbance> {
-        let (from, to) = (from.to_owned(), link.to.clone());
-        let mut found = Vec::new();
-        let count = self.transport_errors(index, link);
-        if count > 0 {
-            found.push(Disturbance::TransportErrors {
-                from: from.clone(),
-                to: to.clone(),
-                count,
-            });
-        }
-        if let Some(count) = link
-            .not_retried
-            .get(Refusal::Deadline.name())
-            .copied()
-            .filter(|count| *count > 0)
-        {
-            found.push(Disturbance::DeadlinePassed {
-                count,
-                place: format!("{from} > {to}"),
-            });
-        }
-        found
     }
 
     fn failed_by_code(&self) -> impl Iterator<Item = (Code, u64)> {
@@ -290,9 +259,13 @@ impl Evidence {
     }
 
     /// The rows of the links.
-    pub fn links(&self) -> Vec<Link> {
-        let rows = self.services.iter().enumerate().map(|(index, reading)| {
+    pub fn links(&self, prediction: &model::Prediction) -> Vec<Link> {
+        let services = self.services.iter().zip(&prediction.links).enumerate();
+        let rows = services.map(|(index, (reading, predicted))| {
             let (from, link) = self.link_to(index);
+            // Those that a fault asked for are no errors.
+            let asked_for = at_most(predicted.cut.max).saturating_add(at_most(predicted.lost.max));
+            let unasked = |link: &lab::Link| transport_failures(link).saturating_sub(asked_for);
             let received = reading.totals.as_ref().map(|totals| totals.received);
             let (calls, sent) = (
                 link.as_ref().map(|link| link.calls),
@@ -312,7 +285,7 @@ impl Evidence {
                     .as_ref()
                     .map(|link| link.not_retried.clone().into_iter().collect())
                     .unwrap_or_default(),
-                transport_errors: link.as_ref().map(|link| self.transport_errors(index, link)),
+                transport_errors: link.as_ref().map(unasked),
             }
         });
         rows.collect()
@@ -389,6 +362,33 @@ pub fn spans_made(totals: &lab::Totals) -> u64 {
     totals
         .spans_made
         .map_or(0, |spans| spans.server + spans.client + spans.internal)
+}
+
+/// Attempts that the transport ended.
+fn transport_failures(link: &lab::Link) -> u64 {
+    link.transport_errors + link.connect_refused
+}
+
+/// Calls that ended because their deadline had passed.
+fn out_of_time(link: &lab::Link) -> u64 {
+    link.not_retried.get(Refusal::Deadline.name()).copied().unwrap_or(0)
+}
+
+/// Arrivals that ended without an answer.
+fn unanswered(totals: &lab::Totals) -> u64 {
+    let left = [Outcome::Dropped.name(), Outcome::Expired.name()];
+    let unanswered = totals
+        .arrivals
+        .iter()
+        .filter(|arrivals| left.contains(&arrivals.outcome.as_str()));
+    unanswered.map(|arrivals| arrivals.count).sum()
+}
+
+fn at_most(count: model::Count) -> u64 {
+    match count {
+        model::Count::Of(count) => u64::try_from(count).unwrap_or(u64::MAX),
+        model::Count::Beyond => u64::MAX,
+    }
 }
 
 fn service_disturbances(totals: &lab::Totals) -> Vec<Disturbance> {

@@ -114,7 +114,7 @@ pub fn report(measured: &Measured<'_>) -> Report {
         reasons: judgement.reasons.iter().map(reason).collect(),
         operations,
         services,
-        links: evidence.links(),
+        links: evidence.links(prediction),
         receipts,
         receipts_sample,
         advice: Vec::new(),

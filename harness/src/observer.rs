@@ -13,7 +13,7 @@ use crate::{
 };
 use chassis::{config::Config, counts::Counts, outbound::OutboundError, telemetry::Telemetry};
 use futures_util::future::join_all;
-use model::verdict::Disturbance;
+use model::{Count, Prediction, verdict::Disturbance};
 use proto::lab::v1 as lab;
 use std::{
     sync::Arc,
@@ -113,7 +113,7 @@ impl Observer {
     }
 
     /// Reads until nothing is in flight, everything sent was received and nothing changes any more.
-    pub async fn settle(&mut self, fleet: &mut Fleet, labs: &[Lab], client: &Counts, described: &[Config]) {
+    pub async fn settle(&mut self, fleet: &mut Fleet, labs: &[Lab], client: &Counts, prediction: &Prediction) {
         self.totals = labs.iter().map(|_| None).collect();
         let began = Instant::now();
         let mut last_change = began;
@@ -132,7 +132,7 @@ impl Observer {
             }
             let is_idle = self.totals.iter().flatten().all(|totals| totals.in_flight == 0);
             let is_still = is_idle && last_change.elapsed() > UNCHANGED;
-            let is_quiet = !changed && self.is_quiet(labs, client, described);
+            let is_quiet = !changed && self.is_quiet(labs, client, prediction);
             if is_quiet || is_still || began.elapsed() > SETTLE || (!changed && !self.troubled.is_empty()) {
                 return;
             }
@@ -198,7 +198,7 @@ impl Observer {
     }
 
     /// Whether nothing is in flight, neither in a service nor on a link.
-    fn is_quiet(&self, labs: &[Lab], client: &Counts, described: &[Config]) -> bool {
+    fn is_quiet(&self, labs: &[Lab], client: &Counts, prediction: &Prediction) -> bool {
         let sent = |index: usize, to: &str| match index.checked_sub(1) {
             None => client.totals().links.get(to).map_or(0, |link| link.sent),
             Some(above) => {
@@ -207,11 +207,17 @@ impl Observer {
                 link.map_or(0, |link| link.sent)
             }
         };
-        let services = labs.iter().zip(&self.totals).zip(described).enumerate();
-        services.into_iter().all(|(index, ((lab, totals), config))| {
+        let services = labs.iter().zip(&self.totals).zip(&prediction.links).enumerate();
+        services.into_iter().all(|(index, ((lab, totals), link))| {
             let Some(totals) = totals else { return true };
-            let refuses = config.fault.refuses();
-            totals.in_flight == 0 && (refuses || totals.received >= sent(index, lab.service()))
+            // What is known to get lost is not waited for.
+            let lost = if link.lost.min == link.lost.max {
+                link.lost.max
+            } else {
+                Count::ZERO
+            };
+            let accounted = Count::from(totals.received) + lost;
+            totals.in_flight == 0 && accounted >= sent(index, lab.service()).into()
         })
     }
 

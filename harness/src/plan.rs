@@ -1,6 +1,6 @@
 //! From what the services say of themselves to what the model understands: the only bridge between the two vocabularies.
 
-use crate::scenario::{Load, Scenario};
+use crate::scenario::Load;
 use chassis::{
     config::{Config, OnFailure, PassedOn, TransportCodes},
     fault::Scope,
@@ -142,116 +142,51 @@ pub fn code(code: chassis::code::Code) -> model::Code {
     model::Code(code as i32)
 }
 
-/// Refuses a scenario whose counts the model cannot know.
-///
-/// # Errors
-/// As [`check_waits`].
-pub fn check(scenario: &Scenario) -> Result<(), String> {
-    let mut services = scenario.configs();
-    let client = services.remove(0);
-    let forecast = model::predict(&topology(&client, &services, &scenario.load), model::Draws::Forecast);
-    check_waits(&client, &services, &scenario.load, &forecast)
-}
-
-/// Refuses back-offs that a request's deadline may cut short: the model's clock knows no waits, so its counts would not be
-/// what arrives.
-///
-/// # Errors
-/// A sentence with both times and the way on.
-pub fn check_waits(
-    client: &Config,
-    services: &[Config],
-    load: &Load,
-    forecast: &model::Prediction,
-) -> Result<(), String> {
-    let Some(deadline) = load.deadline else { return Ok(()) };
-    let sent = forecast
-        .links
-        .iter()
-        .fold(model::Count::ZERO, |sum, link| sum + link.sent.max);
-    let once = model::Count::from(load.requests.saturating_mul(services.len() as u64));
-    let nobody_retries = sent <= once;
-    let longest = std::iter::once(client)
-        .chain(services)
-        .rev()
-        .fold(0.0, |below, caller| waits(caller, below));
-    if nobody_retries || longest <= deadline.as_secs_f64() {
-        return Ok(());
-    }
-    Err(format!(
-        "the back-offs of one request may take {longest:.1} s in all, and its deadline is {}: it would be cut short; shorten \
-         the back-offs, or give it all the time it takes with --deadline none",
-        humantime::format_duration(deadline)
-    ))
-}
-
-/// Seconds that one call of this caller may wait at most, when each attempt waits `below` further down.
-fn waits(caller: &Config, below: f64) -> f64 {
-    let attempts = caller.retry.attempts;
-    let own = |retry| {
-        caller
-            .retry
-            .backoff
-            .map_or(0.0, |backoff| backoff.wait(retry, 1.0).as_secs_f64())
-    };
-    f64::from(attempts) * below + (1..attempts).map(own).sum::<f64>()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use chassis::policy::{Backoff, Jitter, Policy};
-    use std::time::Duration;
-
-    fn caller(attempts: u32, backoff: Option<Backoff>) -> Config {
-        Config {
-            retry: Policy {
-                attempts,
-                backoff,
-                ..Policy::default()
-            },
-            ..Config::named("caller")
-        }
-    }
+    use model::fault::{Cut, Kind};
 
     #[test]
-    fn waits_are_refused_on_a_closed_port_too_and_only_where_somebody_retries() {
-        let check = |flags: &[&str]| {
-            let words = ["harness", "predict"].iter().chain(flags).map(std::ffi::OsString::from);
-            match crate::cli::parse(words) {
-                Ok(crate::cli::Command::Predict(crate::cli::Predict {
-                    subject: crate::cli::Subject::Own { scenario, .. },
-                    ..
-                })) => super::check(&scenario),
-                other => panic!("{other:?}"),
-            }
+    fn the_model_reads_what_a_service_says_of_its_fault() {
+        let read = |text: &str| super::fault(&text.parse().expect("a fault"));
+        assert_eq!(read("down"), model::Fault::DOWN);
+        let slow = read("delay:ms=20,jitter=5,first=3+fail:code=NOT_FOUND,at=after,p=0.25,first=1,scope=process");
+        let delay = slow.delay.expect("a delay");
+        assert_eq!((delay.ms, delay.jitter_ms, delay.when.first), (20, 5, Some(3)));
+        assert_eq!(
+            (slow.when.first, slow.when.p, slow.when.per_process),
+            (Some(1), Some(0.25), true)
+        );
+        let answer = model::fault::Fail {
+            code: model::Code(5),
+            after: true,
+            ..model::fault::Fail::DOWN
         };
-        let backoff = "retry.backoff={ initial = \"6s\", multiplier = 1, max = \"6s\", jitter = \"none\" }";
-        for line in ["web x3 > db refuse", "web > api x3 > db refuse", "web x3 > db down"] {
-            assert!(
-                check(&[line, "--set", backoff])
-                    .unwrap_err()
-                    .contains("--deadline none"),
-                "{line}"
-            );
+        assert_eq!(slow.kind, Kind::Fail(answer));
+        for (text, kind) in [
+            ("none", Kind::None),
+            ("hang:first=1", Kind::Hang),
+            ("refuse", Kind::Refuse),
+            ("reset", Kind::Cut(Cut::Connection)),
+            (
+                "reset:of=stream,code=CANCEL",
+                Kind::Cut(Cut::Stream(model::Code::CANCELLED)),
+            ),
+            ("goaway", Kind::Cut(Cut::GoAway)),
+        ] {
+            assert_eq!(read(text).kind, kind, "{text}");
         }
-        for line in ["web x3 > db", "web > db down", "web x2 > db down"] {
-            assert_eq!(check(&[line, "--set", backoff]), Ok(()), "{line}");
+        let overload = Kind::Overload {
+            capacity: 3,
+            code: model::Code::RESOURCE_EXHAUSTED,
+        };
+        assert_eq!(read("overload:capacity=3").kind, overload);
+        for (text, code) in [("http:status=503", 14), ("http:status=500", 2), ("http:status=404", 12)] {
+            let answer = model::fault::Fail {
+                code: model::Code(code),
+                ..model::fault::Fail::DOWN
+            };
+            assert_eq!(read(text).kind, Kind::Fail(answer), "{text}");
         }
-    }
-
-    #[test]
-    fn nested_back_offs_add_up() {
-        let (initial, max) = (Duration::from_millis(600), Duration::from_secs(5));
-        let backoff = Some(Backoff {
-            initial,
-            multiplier: 2.0,
-            max,
-            jitter: Jitter::None,
-        });
-        // 0.6 + 1.2, and three times that below two waits of the same kind above.
-        assert!((waits(&caller(3, backoff), 0.0) - 1.8).abs() < 1e-9);
-        assert!((waits(&caller(3, backoff), 1.8) - (3.0 * 1.8 + 1.8)).abs() < 1e-9);
-        assert!(waits(&caller(3, None), 0.0).abs() < 1e-9);
     }
 }

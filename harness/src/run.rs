@@ -257,7 +257,7 @@ async fn measure(
     phases.loaded(loaded.took);
 
     let labs = up.labs();
-    observer.settle(&mut up.fleet, &labs, &up.counts, &described).await;
+    observer.settle(&mut up.fleet, &labs, &up.counts, &prediction).await;
     observer.flush(&labs, &up.telemetry).await;
     observer.await_spans(&labs, &up.collector, &up.counts).await;
     let services = observer.readings(&labs, &described).await;
@@ -320,7 +320,6 @@ impl Plan {
         scenario::check_max_calls(&total.to_string(), exceeds, max_calls).map_err(RunError::Refused)?;
         let worst = at_most(forecast.per_request.arrivals_worst, u128::MAX);
         scenario::check_deadline(worst, scenario.load.deadline).map_err(RunError::Refused)?;
-        plan::check_waits(&client, &services, &scenario.load, &forecast).map_err(RunError::Refused)?;
         let spans = spans(&forecast);
         if spans > model::Count::from(tally::MAX_SPANS as u64) {
             return Err(RunError::Refused(format!(

@@ -7,7 +7,6 @@ use crate::{
     fleet::this_program,
     forward::Forward,
     output::Target,
-    plan,
     predict::predict,
     render::{
         json,
@@ -38,7 +37,6 @@ pub(super) async fn predicted(command: Predict) -> Result<Answer, Failure> {
             changed(&standing(&link).await?, &change).map_err(|failure| by_variable(failure, &link))?
         }
     };
-    plan::check(&scenario).map_err(Failure::usage)?;
     let mut prediction = predict(&scenario);
     if let Some(flag) = flag {
         prediction.command = format!("{} {flag}", prediction.command);
