@@ -17,6 +17,7 @@ mod formats;
 mod hands_on;
 mod kills;
 mod live;
+mod policies;
 mod property;
 mod readme;
 mod support;
@@ -29,7 +30,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 15] = [
+    let groups: [Vec<Trial>; 16] = [
         // First: it wants the usual ports, and every connection that the others close keeps a port of its own for a minute.
         readme::tests(),
         walls::tests(),
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         kills::tests(),
         live::tests(),
         hands_on::tests(),
+        policies::tests(),
         property::tests(),
         amplification::tests(),
         compose::tests(),

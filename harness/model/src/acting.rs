@@ -39,8 +39,8 @@ pub(crate) fn acting(topology: &Topology) -> Acting {
     for service in &mut chain.services {
         service.fault = service.fault.acting();
     }
-    calm_overloads(chain);
     drop_far_timers(chain);
+    calm_overloads(chain);
     acting.idle_budgets = idle_budgets(chain);
     for caller in &acting.idle_budgets {
         chain.callers[*caller].policy.budget = None;
@@ -95,8 +95,7 @@ fn calm_overloads(topology: &mut Topology) {
     } else {
         1
     };
-    let alone = topology.callers.iter().all(|caller| caller.policy.hedge_us.is_none())
-        && topology.services.iter().all(|service| !service.detached);
+    let alone = !leaves(topology) && topology.services.iter().all(|service| !service.detached);
     for service in &mut topology.services {
         if let Kind::Overload { capacity, code } = service.fault.kind {
             if capacity == 0 {
@@ -321,10 +320,27 @@ pub(crate) fn needs_clock(topology: &Topology) -> bool {
         || shares_connections(topology)
 }
 
-/// Whether requests that overlap may cut each other's connections.
+/// Whether attempts that overlap may cut each other's connections.
 pub(crate) fn shares_connections(topology: &Topology) -> bool {
     let cuts = |kind: Kind| matches!(kind, Kind::Cut(Cut::Connection | Cut::GoAway));
-    overlaps(topology) && topology.services.iter().any(|service| cuts(service.fault.kind))
+    let is_crowded = overlaps(topology)
+        || topology.callers.iter().any(|caller| caller.policy.hedge_us.is_some())
+        || topology.services.iter().any(|service| service.detached);
+    is_crowded && topology.services.iter().any(|service| cuts(service.fault.kind))
+}
+
+/// Whether somebody may leave before an answer comes.
+pub(crate) fn leaves(topology: &Topology) -> bool {
+    topology.load.deadline_us.is_some()
+        || topology.load.cancel_after_us.is_some()
+        || topology
+            .services
+            .iter()
+            .any(|service| matches!(service.passes_on, PassesOn::AtMost(_)))
+        || topology
+            .callers
+            .iter()
+            .any(|caller| caller.policy.attempt_timeout_us.is_some() || caller.policy.hedge_us.is_some())
 }
 
 /// Every code that a request may end with, OK first.

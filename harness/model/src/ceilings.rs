@@ -4,14 +4,14 @@
 //! Where it is certain how an attempt ends, the limits' own arithmetic is used: so many failures empty a throttle, so many
 //! deposits pay for so many retries, whatever the order. Elsewhere nobody is sure to try again, and everybody may.
 
-use crate::acting::{self, overlaps};
+use crate::acting::{self, leaves, overlaps, shares_connections};
 use crate::assemble::Answer;
 use crate::chain::{Layout, What};
 use crate::clock;
 use crate::count::Count;
 use crate::fault::{Cut, Fault, Kind, When};
 use crate::prediction::{Kind as PredictedKind, PerRequest, Predicted};
-use crate::topology::{Budget, Caller, Code, PassesOn, RetryOn, Throttle, Topology};
+use crate::topology::{Budget, Caller, Code, RetryOn, Throttle, Topology};
 use std::collections::BTreeSet;
 
 /// At least, and at most.
@@ -162,27 +162,13 @@ fn predicted(range: Range, kind: PredictedKind) -> Predicted {
     }
 }
 
-/// Whether somebody may leave before an answer comes.
-fn leaves(topology: &Topology) -> bool {
-    topology.load.deadline_us.is_some()
-        || topology.load.cancel_after_us.is_some()
-        || topology
-            .services
-            .iter()
-            .any(|service| matches!(service.passes_on, PassesOn::AtMost(_)))
-        || topology
-            .callers
-            .iter()
-            .any(|caller| caller.policy.attempt_timeout_us.is_some() || caller.policy.hedge_us.is_some())
-}
-
 /// Whether attempts may be sent that do not arrive, on a port that is open.
 fn may_lose(topology: &Topology, hop: usize) -> bool {
     let cut = matches!(
         topology.services[hop].fault.kind,
         Kind::Cut(Cut::Connection | Cut::GoAway)
     );
-    leaves(topology) || topology.callers[hop].client_fault.is_some() || (cut && overlaps(topology))
+    leaves(topology) || topology.callers[hop].client_fault.is_some() || (cut && shares_connections(topology))
 }
 
 /// Whether every arrival gets to its work, or none does; `None` where that depends.

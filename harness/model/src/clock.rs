@@ -52,9 +52,11 @@ pub(crate) fn run(topology: &Topology, draws: Draws) -> Option<Timed> {
     let layout = Layout::new(topology);
     let (first, count) = (topology.load.first_request, topology.load.requests);
     let mut steps = MOST_STEPS;
+    if shares_connections(topology) {
+        return None;
+    }
     if !is_independent(topology) {
-        let is_paced = topology.load.interval_us.is_some() && !shares_connections(topology);
-        if overlaps(topology) && !is_paced {
+        if overlaps(topology) && topology.load.interval_us.is_none() {
             return None;
         }
         let whole = orders(topology, &layout, Requests { first, count }, &mut steps)?;

@@ -105,6 +105,8 @@ enum Event {
     ArrivalDeadline(AttemptId),
     Send(CallId),
     Hedge(CallId, u32),
+    /// A service has noticed that nobody waits for an arrival any more.
+    Vacate(AttemptId),
 }
 
 /// What is counted over all requests at one link and its service.
@@ -248,7 +250,7 @@ impl<'a> Course<'a> {
     /// Whether an event still does anything.
     fn matters(&self, event: Event) -> bool {
         match event {
-            Event::Begin(_) => true,
+            Event::Begin(_) | Event::Vacate(_) => true,
             Event::Leave(call) | Event::Ready(call, _) | Event::CallDeadline(call) | Event::Send(call) => {
                 self.calls[call].stage != CallStage::Done
             }
@@ -312,6 +314,7 @@ impl<'a> Course<'a> {
             | Event::Work(attempt)
             | Event::Answer(attempt, ..)
             | Event::Timeout(attempt)
+            | Event::Vacate(attempt)
             | Event::ArrivalDeadline(attempt) => Some(self.attempts[attempt].call),
         }
     }
@@ -370,6 +373,7 @@ impl<'a> Course<'a> {
             }
             Event::Send(call) => self.send(call),
             Event::Hedge(call, _) => self.hedge(call),
+            Event::Vacate(attempt) => self.vacate(attempt),
         }
     }
 
@@ -665,8 +669,12 @@ impl<'a> Course<'a> {
     }
 
     fn leave_service(&mut self, attempt: AttemptId) {
-        let hop = self.hop_of(attempt);
         self.attempts[attempt].stage = AttemptStage::Over;
+        self.vacate(attempt);
+    }
+
+    fn vacate(&mut self, attempt: AttemptId) {
+        let hop = self.hop_of(attempt);
         if std::mem::take(&mut self.attempts[attempt].holds_place) {
             self.hops[hop].inside -= 1;
         }
@@ -687,7 +695,11 @@ impl<'a> Course<'a> {
     fn stop_work(&mut self, attempt: AttemptId, hop: usize) {
         self.attempts[attempt].is_alone = true;
         if !self.chain.services[hop].detached {
-            self.leave_service(attempt);
+            self.attempts[attempt].stage = AttemptStage::Over;
+            if self.attempts[attempt].holds_place {
+                // The word travels; who comes at the same moment may still find the place taken.
+                self.push(self.now.within(self.hop_us), Event::Vacate(attempt));
+            }
             if let Some(child) = self.attempts[attempt].child {
                 self.drop_call(child);
             }
