@@ -29,8 +29,11 @@ pub use overrides::Overrides;
 pub use repeat::shell_quoted;
 pub use standing::Change;
 pub use tree::Place;
-pub(crate) use values::{DEADLINE_RIGHT, SEED_RIGHT, checked_item, parse_deadline, parse_retry_on, parse_seed};
-pub use values::{MAX_CONCURRENCY, MAX_DEADLINE, MAX_DEPTH, MAX_ITEM, MAX_REQUESTS, OrNone};
+pub(crate) use values::{
+    CANCEL_RIGHT, DEADLINE_RIGHT, RATE_RIGHT, SEED_RIGHT, checked_item, parse_cancel_after, parse_deadline, parse_rate,
+    parse_retry_on, parse_seed,
+};
+pub use values::{MAX_CONCURRENCY, MAX_DEADLINE, MAX_DEPTH, MAX_ITEM, MAX_REQUESTS, OPEN_CONCURRENCY, OrNone, RATES};
 
 use crate::chain_line::ChainLineError;
 use chassis::{

@@ -2,7 +2,10 @@
 
 use super::{strategies::scenario, *};
 use crate::chain_line::MAX_SERVICES;
-use chassis::policy::RetryOn;
+use chassis::{
+    fault::{Fault, Kind},
+    policy::{Budget, Commit, RetryOn, Throttle},
+};
 use proptest::prelude::*;
 
 fn from(source: &str, change: impl FnOnce(&mut Overrides)) -> Result<Scenario, ScenarioError> {
@@ -158,7 +161,9 @@ fn nothing_at_all_is_per_hop_with_its_documented_load() {
     let Load {
         requests,
         concurrency,
+        rate,
         deadline,
+        cancel_after,
         seed,
         item,
     } = scenario.load;
@@ -166,6 +171,7 @@ fn nothing_at_all_is_per_hop_with_its_documented_load() {
         (requests, concurrency, deadline, seed),
         (1, 1, Some(Duration::from_secs(10)), 27)
     );
+    assert_eq!((rate, cancel_after), (None, None));
     assert!(!item.is_empty());
 }
 
@@ -254,7 +260,7 @@ fn shared_keys_are_inherited_and_own_keys_override_them() {
         Policy {
             attempts: 1,
             retry_on: aborted.clone(),
-            backoff: None
+            ..Policy::default()
         }
     );
     assert_eq!(client.transport_codes, TransportCodes::Raw);
@@ -263,7 +269,8 @@ fn shared_keys_are_inherited_and_own_keys_override_them() {
         Policy {
             attempts: 4,
             retry_on: aborted,
-            backoff
+            backoff,
+            ..Policy::default()
         }
     );
     assert_eq!(
@@ -271,11 +278,150 @@ fn shared_keys_are_inherited_and_own_keys_override_them() {
         Policy {
             attempts: 2,
             retry_on: RetryOn::Any,
-            backoff
+            backoff,
+            ..Policy::default()
         }
     );
     assert_eq!(services[1].caller.transport_codes, TransportCodes::Normalized);
     assert_eq!(services[3].caller, Caller::default());
+}
+
+#[test]
+fn every_key_of_a_policy_is_inherited_and_none_switches_it_off() {
+    let text = "[retry]\nattempt_timeout = \"250ms\"\ncommit = \"message\"\npushback = false\nonly_first_tries = true\n\
+                throttle = { max_tokens = 10, token_ratio = 0.1 }\n\
+                budget = { kind = \"window\", ratio = 0.5, min_per_second = 0 }\nhedge = { delay = \"50ms\" }\n\
+                [client.retry]\nhedge = \"none\"\nbackoff = { initial = \"5ms\" }\n\
+                [services.checkout.retry]\nattempt_timeout = \"none\"\nthrottle = \"none\"\nbudget = \"none\"\n\
+                hedge = \"none\"\ncommit = \"headers\"\npushback = true\nonly_first_tries = false\n\
+                [services.pricing.retry]\nbudget = { kind = \"in_flight\" }\nhedge = { delay = \"1s\" }\n";
+    let Chain { client, services } = Scenario::from_toml("case.toml", text).unwrap().chain;
+    let shared = Policy {
+        attempts: 3,
+        attempt_timeout: Some(Duration::from_millis(250)),
+        commit: Commit::Message,
+        pushback: false,
+        throttle: Some(Throttle {
+            max_milli: 10_000,
+            ratio_milli: 100,
+        }),
+        budget: Some(Budget::Window {
+            ratio_milli: 500,
+            min_per_second: 0,
+            ttl: Duration::from_secs(10),
+        }),
+        hedge: Some(Duration::from_millis(50)),
+        only_first_tries: true,
+        ..Policy::default()
+    };
+    assert_eq!(services[0].caller.retry, shared);
+    assert_eq!((client.retry.attempts, client.retry.hedge), (1, None));
+    assert!(client.retry.backoff.is_some() && client.retry.budget == shared.budget);
+    let plain = Policy {
+        attempts: 3,
+        ..Policy::default()
+    };
+    assert_eq!(services[1].caller.retry, plain);
+    assert_eq!(services[2].caller.retry.budget, Some(Budget::IN_FLIGHT));
+    assert_eq!(services[2].caller.retry.hedge, Some(Duration::from_secs(1)));
+}
+
+#[test]
+fn what_every_caller_has_is_one_flag_and_what_one_has_is_its_own() {
+    let repeat = |set: &[&str]| {
+        from("web x3 > api x3 > db down", |flags| {
+            flags.set = set.iter().map(|each| (*each).to_owned()).collect();
+        })
+        .unwrap()
+        .repeat("run")
+    };
+    let line = "run 'web x3 > api x3 > db down'";
+    for set in [
+        "retry.hedge={ delay = \"50ms\" }",
+        "retry.throttle={ max_tokens = 10, token_ratio = 0.1 }",
+        "retry.budget={ kind = \"window\", ratio = 0.2, min_per_second = 0, ttl = \"10s\" }",
+        "client.retry.budget={ kind = \"in_flight\", percent = 20, min_concurrency = 3 }",
+    ] {
+        assert_eq!(repeat(&[set]), format!("{line} --set '{set}'"));
+    }
+    for set in [
+        "retry.attempt_timeout=250ms",
+        "retry.commit=message",
+        "retry.pushback=false",
+        "services.api.retry.only_first_tries=true",
+        "services.web.deadline=drop",
+        "services.db.detached=true",
+    ] {
+        assert_eq!(repeat(&[set]), format!("{line} --set {set}"));
+    }
+    assert_eq!(
+        repeat(&["load.rate=20", "load.cancel_after=50ms", "load.requests=9"]),
+        format!("{line} -n 9 --rate 20 --cancel-after 50ms")
+    );
+    assert_eq!(
+        repeat(&["load.rate=0.5", "load.concurrency=1"]),
+        format!("{line} -c 1 --rate 0.5")
+    );
+}
+
+#[test]
+fn a_rate_lets_a_thousand_run_at_once_unless_told_otherwise() {
+    let at_once = |change: fn(&mut Overrides)| from("per-hop", change).unwrap().load.concurrency;
+    assert_eq!(at_once(|flags| flags.rate = Some(5.0)), 1_000);
+    assert_eq!(at_once(|flags| flags.set = vec!["load.rate=5".to_owned()]), 1_000);
+    assert_eq!(
+        at_once(|flags| {
+            flags.rate = Some(5.0);
+            flags.concurrency = Some(3);
+        }),
+        3
+    );
+    // Also on top of a chain that runs, whose load is the default one.
+    let standing = Scenario::standing(&from("per-hop", |_| ()).unwrap().configs()[1..]).unwrap();
+    let change = Change {
+        source: None,
+        overrides: Overrides {
+            rate: Some(5.0),
+            ..Overrides::default()
+        },
+    };
+    let load = change.of(&standing).unwrap().load;
+    assert_eq!((load.rate, load.concurrency), (Some(5.0), 1_000));
+}
+
+#[test]
+fn a_running_chain_is_the_scenario_that_its_services_were_told() {
+    let set = [
+        "retry.budget={ kind = \"window\" }",
+        "services.pricing.retry.hedge={ delay = \"20ms\" }",
+        "services.checkout.deadline=drop",
+        "services.inventory.detached=true",
+        "services.pricing.fault=fail:p=0.5,side=client@checkout,loop=outside",
+        "services.inventory.fault=delay:ms=20,side=client@pricing",
+        "client.retry.budget=none",
+    ];
+    let told = from("per-hop", |flags| flags.set = set.map(str::to_owned).to_vec()).unwrap();
+    let mut configs = told.configs().split_off(1);
+    let standing = Scenario::standing(&configs).unwrap();
+    assert_eq!(standing.chain, told.chain);
+    let unchanged = Change::default().of(&standing).unwrap();
+    assert_eq!(unchanged.chain, told.chain);
+    let healed = Change {
+        source: None,
+        overrides: Overrides {
+            faults: vec![(Some("inventory".to_owned()), Fault::NONE.into())],
+            ..Overrides::default()
+        },
+    };
+    let healed = healed.of(&standing).unwrap().configs();
+    assert_eq!(healed[3].client_fault, None);
+    assert!(healed[2].client_fault.is_some());
+    configs[3].fault = Fault::down();
+    let error = Scenario::standing(&configs).unwrap_err().to_string();
+    assert!(
+        error.contains("inventory misbehaves (fail), and pricing too"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -333,7 +479,8 @@ fn each_wrong_file_is_refused_with_its_line_and_what_would_be_right() {
         (
             "[retry]\nattempts = 3\n\n[services.inventory]\nfault = \"fail\"\n[services.pricing.retry]\natempts = 2",
             "case.toml, line 7: `atempts` is no key of [services.pricing.retry]; did you mean `attempts`? \
-             (keys: attempts, retry_on, backoff)",
+             (keys: attempts, retry_on, backoff, attempt_timeout, commit, pushback, throttle, budget, hedge, \
+             only_first_tries)",
         ),
         (
             "\n[retry]\nattempts = 0",
@@ -366,13 +513,122 @@ fn each_wrong_file_is_refused_with_its_line_and_what_would_be_right() {
             "write none, plus_minus_20 or full",
         ),
         (
-            "[retry]\nhedge = { delay = \"5ms\" }",
-            "line 2: `retry.hedge` is not built yet",
+            "[retry]\nhedge = { delay = 5 }",
+            "line 2: delay = 5: write a duration in quotes, such as \"250ms\", above 0 and at most 1h",
         ),
-        ("[load]\nrate = 5", "`load.rate` is not built yet"),
+        ("[retry]\nhedge = \"5ms\"", "write { delay = \"50ms\" }, or \"none\""),
+        ("[retry]\nhedge = {}", "hedge = a table: write { delay = \"50ms\" }"),
+        ("[retry]\nhedge = { dealy = \"5ms\" }", "did you mean `delay`?"),
         (
-            "[services.pricing]\ndeadline = \"drop\"",
-            "`services.pricing.deadline` is not built yet",
+            "[retry]\nattempt_timeout = \"0s\"",
+            "attempt_timeout = \"0s\": write a duration",
+        ),
+        ("[retry]\nattempt_timeout = \"2h\"", "at most 1h"),
+        (
+            "[retry]\ncommit = \"trailers\"",
+            "commit = \"trailers\": write headers or message",
+        ),
+        ("[retry]\npushback = \"yes\"", "pushback = \"yes\": write true or false"),
+        (
+            "[retry]\nonly_first_tries = 1",
+            "only_first_tries = 1: write true or false",
+        ),
+        (
+            "[retry]\nthrottle = 10",
+            "throttle = 10: write { max_tokens = 10, token_ratio = 0.1 }, or \"none\"",
+        ),
+        (
+            "[retry]\nthrottle = { max_tokens = 10 }",
+            "line 2: throttle: max_tokens=10: write max_tokens and token_ratio",
+        ),
+        (
+            "[retry]\nthrottle = { max_tokens = 1001, token_ratio = 0.1 }",
+            "max_tokens lies above 0 and at most 1000",
+        ),
+        (
+            "[retry]\nthrottle = { max_token = 10, token_ratio = 0.1 }",
+            "`max_token` is no key of [retry.throttle]; did you mean `max_tokens`?",
+        ),
+        ("[retry]\nbudget = 20", "write { kind = \"in_flight\", percent = 20"),
+        (
+            "[retry]\nbudget = { percent = 20 }",
+            "write kind=in_flight or kind=window",
+        ),
+        (
+            "[retry]\nbudget = { kind = \"in_flight\", percent = 101 }",
+            "percent lies from 0 to 100",
+        ),
+        (
+            "[retry]\nbudget = { kind = \"in_flight\", ratio = 0.2 }",
+            "the keys of in_flight are percent and min_concurrency",
+        ),
+        (
+            "[retry]\nbudget = { kind = \"window\", ttl = \"0s\" }",
+            "ttl lies above 0",
+        ),
+        (
+            "[retry]\nbudget = { kind = [\"window\"] }",
+            "kind = [\"window\"]: write { kind",
+        ),
+        (
+            "[load]\nrate = 0",
+            "rate = 0: write requests per second, from 0.0001 to 1000000",
+        ),
+        ("[load]\nrate = -1.5", "rate = -1.5: write requests per second"),
+        ("[load]\nrate = nan", "rate = nan: write requests per second"),
+        ("[load]\nrate = 1000001", "rate = 1000001: write requests per second"),
+        ("[load]\nrate = \"5\"", "rate = \"5\": write requests per second"),
+        (
+            "[load]\ncancel_after = \"0s\"",
+            "cancel_after = \"0s\": write a duration above 0",
+        ),
+        (
+            "[load]\ncancel_after = \"none\"",
+            "cancel_after = \"none\": write a duration above 0",
+        ),
+        (
+            "[services.pricing]\ndeadline = \"keep\"",
+            "deadline = \"keep\": write pass, drop or a duration such as 250ms, above 0 and at most 1h",
+        ),
+        (
+            "[services.pricing]\ndeadline = \"0s\"",
+            "deadline = \"0s\": write pass, drop",
+        ),
+        ("[services.pricing]\ndeadline = 5", "deadline = 5: write pass, drop"),
+        ("[services.inventory]\ndeadline = \"drop\"", "so it has no deadline"),
+        (
+            "[services.pricing]\ndetached = \"true\"",
+            "detached = \"true\": write true or false",
+        ),
+        (
+            "[services.pricing]\nfault = \"fail:side=client@frontend\"",
+            "line 2: `frontend` does not call pricing, checkout does: write side=client@checkout",
+        ),
+        (
+            "[services.frontend]\nfault = \"fail:side=client@frontend\"",
+            "`frontend` does not call frontend, client does: write side=client@client",
+        ),
+        (
+            "[services.pricing]\nfault = \"hang:side=client@checkout\"",
+            "`side` is not a key of the fault `hang`",
+        ),
+        (
+            "[chain]\nline = \"web x3 > db fail:side=client@web\"",
+            "the fault of `db`",
+        ),
+        (
+            "[retry]\nhedge = { delay = \"5ms\" }\nbackoff = {}",
+            "line 2: client would have a hedge, from [retry], and a backoff, from [retry]",
+        ),
+        (
+            "[retry]\nhedge = { delay = \"5ms\" }\n[client.retry]\nhedge = \"none\"\n[services.pricing.retry]\nbackoff = {}",
+            "line 6: pricing would have a hedge, from [retry], and a backoff, from [services.pricing.retry], and they \
+             exclude each other: a hedge does not wait for a failure; take one out, or set it to \"none\" in \
+             [services.pricing.retry]",
+        ),
+        (
+            "[retry]\nbackoff = {}\n[client.retry]\nhedge = { delay = \"5ms\" }",
+            "line 4: client would have a hedge, from [client.retry], and a backoff, from [retry]",
         ),
         ("[sidecars]\nattempts = 2", "`sidecars` is not built yet"),
         ("undeclared = { pricing = 4 }", "`undeclared` is not built yet"),
@@ -432,7 +688,22 @@ fn each_wrong_file_is_refused_with_its_line_and_what_would_be_right() {
 #[test]
 fn each_wrong_flag_is_refused_by_name() {
     type Change = fn(&mut Overrides);
-    let cases: [(&str, Change, &str); 14] = [
+    let cases: [(&str, Change, &str); 16] = [
+        (
+            "per-hop",
+            |flags| flags.faults = vec![(None, "fail:side=client@checkout".parse().unwrap())],
+            "--fault fail:side=client@checkout: `checkout` does not call inventory, pricing does",
+        ),
+        (
+            "per-hop",
+            |flags| {
+                flags.set = vec![
+                    "retry.hedge.delay=5ms".to_owned(),
+                    "services.pricing.retry.backoff.initial=5ms".to_owned(),
+                ]
+            },
+            "--set services.pricing.retry.backoff.initial=5ms: pricing would have a hedge, from [retry]",
+        ),
         (
             "per-hop",
             |flags| flags.owner = Some("checkuot".to_owned()),
