@@ -184,6 +184,6 @@ fn backoff_keys(backoff: Backoff) -> Value {
 }
 
 /// A duration without blanks, fit for a flag too.
-pub(super) fn duration(duration: std::time::Duration) -> String {
+pub(crate) fn duration(duration: std::time::Duration) -> String {
     humantime::format_duration(duration).to_string().replace(' ', "")
 }
