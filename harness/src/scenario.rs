@@ -23,14 +23,18 @@ mod values;
 pub use build::{DEFAULT_ATTEMPTS, DEFAULT_ITEM, DEFAULT_SCENARIO, default_names};
 pub use builtin::{BUILT_IN, BuiltIn};
 pub use configs::{CONTROL_PORTS, MAX_SERVICES_ATTACHED, Role, SERVICE_PORTS};
+pub(crate) use effective::duration;
 pub(crate) use limits::grouped;
 pub use limits::{ARRIVALS_PER_SECOND, DEFAULT_MAX_CALLS, MAX_RUNNABLE, check_deadline, check_max_calls};
 pub use overrides::Overrides;
 pub use repeat::shell_quoted;
 pub use standing::Change;
 pub use tree::Place;
-pub(crate) use values::{DEADLINE_RIGHT, SEED_RIGHT, checked_item, parse_deadline, parse_retry_on, parse_seed};
-pub use values::{MAX_CONCURRENCY, MAX_DEADLINE, MAX_DEPTH, MAX_ITEM, MAX_REQUESTS, OrNone};
+pub(crate) use values::{
+    CANCEL_RIGHT, DEADLINE_RIGHT, RATE_RIGHT, SEED_RIGHT, checked_item, parse_cancel_after, parse_deadline, parse_rate,
+    parse_retry_on, parse_seed,
+};
+pub use values::{MAX_CONCURRENCY, MAX_DEADLINE, MAX_DEPTH, MAX_ITEM, MAX_REQUESTS, OPEN_CONCURRENCY, OrNone, RATES};
 
 use crate::chain_line::ChainLineError;
 use chassis::{

@@ -8,7 +8,7 @@ use crate::{
 };
 use chassis::{
     address::Address,
-    config::{Config, FAULT, SEED, SWITCHABLE},
+    config::{CLIENT_FAULT, Config, FAULT, SEED, SWITCHABLE},
 };
 use futures_util::future::join_all;
 use proto::lab::v1 as lab;
@@ -19,6 +19,9 @@ use std::{
 };
 use thiserror::Error;
 use tonic::Streaming;
+
+/// Whether its work goes on when its caller has left: the one other setting of a service that calls nobody.
+const DETACHED: &str = "RETRYSCOPE_DETACHED";
 
 /// A running chain, the top service first.
 #[derive(Debug, Clone)]
@@ -311,7 +314,7 @@ pub fn difference(from: &Config, to: &Config) -> Settings {
     let (from, to) = (from.write(), to.write());
     let changed = SWITCHABLE
         .into_iter()
-        .filter(|name| calls || [FAULT, SEED].contains(name))
+        .filter(|name| calls || [FAULT, SEED, DETACHED].contains(name))
         .filter(|name| from.get(*name) != to.get(*name));
     changed
         .map(|name| (name.to_owned(), to.get(name).cloned().unwrap_or_default()))
@@ -324,7 +327,8 @@ pub fn whole(different: &[Settings], to: &[Config], faults_too: bool) -> Vec<Set
     let names: BTreeSet<&String> = different.iter().flat_map(Settings::keys).collect();
     let said = different.iter().zip(to).map(|(different, to)| {
         let pairs = to.write();
-        let shared = names.iter().filter(|name| faults_too || name.as_str() != FAULT);
+        let is_own = |name: &str| [FAULT, CLIENT_FAULT].contains(&name);
+        let shared = names.iter().filter(|name| faults_too || !is_own(name));
         let mut settings = different.clone();
         for name in shared {
             settings.insert((*name).clone(), pairs.get(*name).cloned().unwrap_or_default());
@@ -399,6 +403,28 @@ mod tests {
             let error = in_order(services).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_bottom_is_told_that_it_is_detached_and_callers_keep_their_own_faults() {
+        let bottom = Config::named("db");
+        let detached = Config {
+            detached: true,
+            ..bottom.clone()
+        };
+        let settings = difference(&bottom, &detached);
+        assert_eq!(settings, Settings::from([(DETACHED.to_owned(), "true".to_owned())]));
+        let web = service("web", Some("db")).described.config;
+        let broken = Config {
+            client_fault: Some("inside:fail".parse().unwrap()),
+            ..web.clone()
+        };
+        let different = [difference(&web, &broken), Settings::new()];
+        let said = whole(&different, &[broken.clone(), bottom.clone()], false);
+        assert_eq!(said[0][CLIENT_FAULT], "inside:fail");
+        assert!(said[1].is_empty());
+        let healed = [difference(&broken, &web), Settings::new()];
+        assert_eq!(whole(&healed, &[web, bottom], true)[0][CLIENT_FAULT], "");
     }
 
     #[tokio::test]

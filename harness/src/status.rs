@@ -4,7 +4,7 @@ use crate::{
     attach::Attach,
     lab::{Lab, LabError},
     report::{LiveCount, LiveGeneration, LiveLink, LiveService, Mixed, STATUS_SCHEMA, Status},
-    scenario::Scenario,
+    scenario::{Scenario, duration},
     standing::{Service, Standing},
 };
 use futures_util::future::join_all;
@@ -58,22 +58,33 @@ fn status(
 fn service(service: &Service, totals: &lab::Totals) -> LiveService {
     let config = &service.described.config;
     let calls = config.callee.is_some();
+    let policy = calls.then_some(&config.retry);
     LiveService {
         service: service.name.clone(),
         address: service.address.to_string(),
         control: service.lab.address().to_string(),
         pid: service.described.pid,
         generation: service.described.generation,
-        attempts: calls.then_some(config.retry.attempts),
-        retry_on: calls.then(|| config.retry.retry_on.to_string()),
-        backoff: config
-            .retry
-            .backoff
-            .filter(|_| calls)
+        attempts: policy.map(|policy| policy.attempts),
+        retry_on: policy.map(|policy| policy.retry_on.to_string()),
+        backoff: policy
+            .and_then(|policy| policy.backoff)
             .map(|backoff| backoff.to_string()),
+        attempt_timeout: policy.and_then(|policy| policy.attempt_timeout).map(duration),
+        commit: policy.map(|policy| policy.commit.to_string()),
+        pushback: policy.map(|policy| policy.pushback),
+        throttle: policy
+            .and_then(|policy| policy.throttle)
+            .map(|throttle| throttle.to_string()),
+        budget: policy.and_then(|policy| policy.budget).map(|budget| budget.to_string()),
+        hedge: policy.and_then(|policy| policy.hedge).map(duration),
+        only_first_tries: policy.map(|policy| policy.only_first_tries),
         on_failure: calls.then(|| config.on_failure.to_string()),
+        deadline: calls.then(|| config.deadline.to_string()),
+        detached: config.detached,
         transport_codes: config.transport_codes.to_string(),
         fault: config.fault.to_string(),
+        client_fault: config.client_fault.filter(|_| calls).map(|fault| fault.to_string()),
         exports: !service.described.exports_to.is_empty(),
         received: totals.received,
         in_flight: totals.in_flight,

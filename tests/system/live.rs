@@ -236,7 +236,7 @@ fn fail(random: &mut StdRng) -> Overrides {
 
 fn healed() -> Overrides {
     let services = ["frontend", "checkout", "pricing", "inventory"];
-    let none = |service: &str| (Some(service.to_owned()), chassis::fault::Fault::None);
+    let none = |service: &str| (Some(service.to_owned()), chassis::fault::Fault::NONE.into());
     Overrides {
         faults: services.into_iter().map(none).collect(),
         ..Overrides::default()

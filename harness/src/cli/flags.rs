@@ -246,7 +246,7 @@ pub(super) struct ChainFlags {
     /// Links between services: 3 enters at frontend, 2 at checkout, 1 at pricing
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(super) depth: Option<String>,
-    /// How a service misbehaves (fail, fail:first=2, fail:p=0.5, refuse, none); repeatable
+    /// How a service misbehaves (fail, fail:first=2, fail:p=0.5, delay:ms=50, hang, refuse, reset, ...); repeatable
     #[arg(long, value_name = "[SERVICE=]FAULT", help_heading = "What fails")]
     pub(super) fault: Vec<String>,
     /// For drawn faults, or random [default: 27]
@@ -288,12 +288,18 @@ pub(super) struct LoadFlags {
     /// How many requests [default: 1]
     #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
     pub(super) requests: Option<String>,
-    /// How many of them at once [default: 1]
+    /// How many of them at once, at most [default: 1, with --rate 1000]
     #[arg(short = 'c', long, value_name = "N", allow_negative_numbers = true)]
     pub(super) concurrency: Option<String>,
+    /// Start so many a second, whatever became of those before; what the limit of -c keeps back is never sent
+    #[arg(long, value_name = "PER_SECOND", allow_negative_numbers = true)]
+    pub(super) rate: Option<String>,
     /// Time each request has, or none [default: 10s]
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(super) deadline: Option<String>,
+    /// The client drops each request after this time
+    #[arg(long, value_name = "D", allow_negative_numbers = true)]
+    pub(super) cancel_after: Option<String>,
 }
 
 /// Whatever has no flag of its own.
@@ -406,9 +412,11 @@ impl ScenarioFlags {
             item,
             requests,
             concurrency,
+            rate,
             deadline,
+            cancel_after,
         } = &self.load;
-        let once = [depth, seed, item, requests, concurrency, deadline];
+        let once = [depth, seed, item, requests, concurrency, rate, deadline, cancel_after];
         retry.is_empty() && once.iter().all(|flag| flag.is_none()) && fault.is_empty() && self.set.set.is_empty()
     }
 }

@@ -15,9 +15,7 @@ use std::ffi::OsString;
 /// Commands that the design names and nobody obeys.
 const PLANNED_COMMANDS: [&str; 3] = ["sweep", "tour", "audit"];
 /// Flags that the design names and nobody obeys.
-const PLANNED_FLAGS: [&str; 19] = [
-    "--rate",
-    "--cancel-after",
+const PLANNED_FLAGS: [&str; 17] = [
     "--sidecar",
     "--sidecar-attempts",
     "--sidecar-retries",
@@ -160,13 +158,15 @@ fn unknown_flag(flag: &str, command: Option<&'static str>, called: &str, program
 
 /// What to type for a flag that has good reasons to be missing.
 fn way_on(command: &str, flag: &str) -> Option<&'static str> {
-    const SENT: [&str; 8] = [
+    const SENT: [&str; 10] = [
         "-n",
         "--requests",
         "-c",
         "--concurrency",
         "--item",
+        "--rate",
         "--deadline",
+        "--cancel-after",
         "--expect",
         "--max-calls",
     ];
@@ -177,7 +177,7 @@ fn way_on(command: &str, flag: &str) -> Option<&'static str> {
         }
         ("up", "--json") => Some("up counts nothing; `status --json` shows what the services have counted"),
         ("up", "--attach") => Some("up starts services of its own; `status --attach` looks at others"),
-        ("call", "-n" | "--requests" | "-c" | "--concurrency" | "--expect" | "--max-calls") => {
+        ("call", "-n" | "--requests" | "-c" | "--concurrency" | "--rate" | "--expect" | "--max-calls") => {
             Some("a call is one request; `run --attach` sends many, and judges them")
         }
         ("call" | "retry", "--fault") => Some("`fail` and `heal` break and repair services"),

@@ -14,8 +14,9 @@ use crate::{
     expect::Expectation,
     sanitize::{sanitize, sanitize_message},
     scenario::{
-        Change, DEADLINE_RIGHT, DEFAULT_MAX_CALLS, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS, MAX_RUNNABLE, Overrides,
-        Role, SEED_RIGHT, Scenario, checked_item, parse_deadline, parse_retry_on, parse_seed, suggest::did_you_mean,
+        CANCEL_RIGHT, Change, DEADLINE_RIGHT, DEFAULT_MAX_CALLS, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS,
+        MAX_RUNNABLE, Overrides, RATE_RIGHT, Role, SEED_RIGHT, Scenario, checked_item, parse_cancel_after,
+        parse_deadline, parse_rate, parse_retry_on, parse_seed, suggest::did_you_mean,
     },
     viewer::Viewer,
 };
@@ -575,6 +576,21 @@ fn load_overrides(flags: &LoadFlags, overrides: &mut Overrides) -> Result<(), Cl
     if let Some(text) = &flags.concurrency {
         let right = "write a whole number from 1 to 5000, the requests at once";
         overrides.concurrency = Some(small("--concurrency ", text, 1, MAX_CONCURRENCY, right)?);
+    }
+    let wrong = |flag: &str, text: &str, right: &str| {
+        let shown = if text.is_empty() {
+            "''".to_owned()
+        } else {
+            sanitize(text)
+        };
+        CliError::refused(format_args!("{flag} {shown}: {right}"))
+    };
+    if let Some(text) = &flags.rate {
+        overrides.rate = Some(parse_rate(text).ok_or_else(|| wrong("--rate", text, RATE_RIGHT))?);
+    }
+    if let Some(text) = &flags.cancel_after {
+        overrides.cancel_after =
+            Some(parse_cancel_after(text).ok_or_else(|| wrong("--cancel-after", text, CANCEL_RIGHT))?);
     }
     request_overrides(flags.item.as_deref(), flags.deadline.as_deref(), overrides)
 }

@@ -233,6 +233,98 @@ fn flags_say_what_the_contract_says() {
 }
 
 #[test]
+fn a_rate_and_a_time_to_leave_are_read_and_refused_by_name() {
+    let load = |words: &[&str]| scenario(words).load;
+    let open = load(&["-n", "40", "--rate", "20", "--cancel-after", "50ms"]);
+    assert_eq!(
+        (open.rate, open.cancel_after, open.concurrency),
+        (Some(20.0), Some(std::time::Duration::from_millis(50)), 1_000)
+    );
+    assert_eq!(load(&["--rate", "0.5", "-c", "2"]).concurrency, 2);
+    assert_eq!(predict(&["--rate=20"]).load.rate, Some(20.0));
+    for (words, named) in [
+        (
+            &["--rate", "0"][..],
+            "--rate 0: write requests per second, from 0.0001 to 1000000",
+        ),
+        (&["--rate", "-1"], "--rate -1: write requests per second"),
+        (&["--rate", "1e3"], "--rate 1e3: write requests per second"),
+        (&["--rate", "nan"], "--rate nan: write requests per second"),
+        (&["--rate", ""], "--rate '': write requests per second"),
+        (&["--rate", "1000001"], "--rate 1000001: write requests per second"),
+        (
+            &["--cancel-after", "0s"],
+            "--cancel-after 0s: write a duration above 0 and at most 24h",
+        ),
+        (&["--cancel-after", "none"], "--cancel-after none: write a duration"),
+        (&["--cancel-after", "soon"], "--cancel-after soon: write a duration"),
+    ] {
+        for command in ["run", "predict"] {
+            let text = refused(&[&[command], words].concat());
+            assert!(text.contains(named), "{words:?}: {text}");
+        }
+    }
+    let compare = [
+        "compare",
+        "per-hop",
+        "single-owner",
+        "--rate",
+        "5",
+        "--cancel-after",
+        "1s",
+    ];
+    assert!(matches!(parse_words(&compare), Ok(Command::Compare(_))));
+}
+
+#[test]
+fn faults_of_every_kind_are_read_and_a_side_is_held_against_the_chain() {
+    for fault in [
+        "delay:ms=50,p=0.05",
+        "delay:ms=20+fail:first=2",
+        "hang:first=1",
+        "reset",
+        "reset:of=stream,code=REFUSED_STREAM",
+        "goaway",
+        "http:status=503",
+        "overload:capacity=10",
+        "fail:at=headers",
+        "fail:pushback=-1",
+        "fail:side=client@pricing,loop=outside",
+        "checkout=delay:ms=20,side=client@frontend",
+        "frontend=fail:side=client@client",
+    ] {
+        let line = scenario(&["--fault", fault]).repeat("run");
+        assert!(
+            line.contains(fault.rsplit_once("g=").map_or(fault, |(_, last)| last)),
+            "{line}"
+        );
+    }
+    for (words, named) in [
+        (
+            &["run", "--fault", "fail:side=client@checkout"][..],
+            "--fault fail:side=client@checkout: `checkout` does not call inventory, pricing does: write side=client@pricing",
+        ),
+        (
+            &["run", "--fault", "checkout=fail:side=client@checkout"],
+            "--fault checkout=fail:side=client@checkout: `checkout` does not call checkout, frontend does",
+        ),
+        (
+            &["run", "--fault", "hang", "--deadline", "none"],
+            "hang needs a deadline or an attempt_timeout",
+        ),
+        (
+            &["compare", "per-hop", "hang", "--deadline", "none"],
+            "hang needs a deadline or an attempt_timeout",
+        ),
+    ] {
+        let text = refused(words);
+        assert!(text.contains(named), "{words:?}: {text}");
+    }
+    // Arithmetic waits for nobody.
+    assert_eq!(predict(&["hang", "--deadline", "none"]).load.deadline, None);
+}
+
+#[test]
 fn a_random_seed_is_the_same_for_both_sides() {
     let Ok(Command::Compare(compare)) = parse_words(&["compare", "per-hop", "flaky", "--seed", "random"]) else {
         panic!()
@@ -286,8 +378,6 @@ fn predict_takes_long_chains_and_proxies_and_run_refuses_them_by_name() {
 #[test]
 fn features_of_the_design_are_refused_by_name() {
     for flag in [
-        "--rate",
-        "--cancel-after",
         "--sidecar",
         "--sidecar-attempts",
         "--sidecar-retries",
@@ -316,12 +406,11 @@ fn features_of_the_design_are_refused_by_name() {
     for command in ["sweep", "tour", "audit"] {
         assert_eq!(refused(&[command]), format!("error: `{command}` is not built yet"));
         assert_eq!(
-            refused(&[command, "--rate", "3", "--", "x"]),
+            refused(&[command, "--over", "3", "--", "x"]),
             format!("error: `{command}` is not built yet")
         );
     }
-    assert!(refused(&["run", "--fault", "delay:ms=50"]).contains("`delay` is not built yet"));
-    assert!(refused(&["run", "--set", "load.rate=3"]).contains("`load.rate` is not built yet"));
+    assert!(refused(&["run", "--set", "undeclared.pricing=3"]).contains("`undeclared` is not built yet"));
     assert!(refused(&["service", "sidecar"]).contains("not built yet"));
 }
 
@@ -692,7 +781,7 @@ fn subject(variables: &[(&str, &str)], words: &[&str]) -> Subject {
     }
 }
 
-fn fault(text: &str) -> Fault {
+fn fault(text: &str) -> ServiceFault {
     text.parse().unwrap()
 }
 
@@ -767,6 +856,12 @@ fn up_refuses_what_it_cannot_keep_running() {
         (&["--concurrency", "5"], "up sends nothing"),
         (&["--item", "x"], "up sends nothing"),
         (&["--deadline", "1s"], "up sends nothing"),
+        (
+            &["--rate", "5"],
+            "`--rate` is no flag of `target/release/harness up`: up sends nothing",
+        ),
+        (&["--cancel-after", "1s"], "up sends nothing"),
+        (&["--set", "load.rate=5"], "--set load.rate=5: up sends nothing"),
         (&["--expect", "5"], "up sends nothing"),
         (&["--json", "-"], "`status --json`"),
         (&["--attach", "x"], "`status --attach`"),
@@ -862,6 +957,11 @@ fn a_call_says_what_is_sent_and_nothing_about_services() {
         (&["--attempts", "2"], "`retry` changes who retries"),
         (&["--fault", "fail"], "`fail` and `heal` break and repair services"),
         (&["-n", "2"], "a call is one request; `run --attach` sends many"),
+        (&["--rate", "2"], "a call is one request; `run --attach` sends many"),
+        (
+            &["--cancel-after", "1s"],
+            "it belongs to `target/release/harness run`, `predict` and `compare`",
+        ),
         (&["--deadline", "soon"], "--deadline soon: write a duration"),
         (&["--item", "a\0b"], "no NUL"),
         (&["teapot"], "`teapot` is one word too many"),
@@ -879,14 +979,14 @@ fn fail_reads_faults_and_services() {
         other => panic!("{words:?}: {other:?}"),
     };
     let web = || Some("web".to_owned());
-    assert_eq!(failed(&[]), [(None, plain)]);
+    assert_eq!(failed(&[]), [(None, plain.clone())]);
     assert_eq!(failed(&["refuse"]), [(None, fault("refuse"))]);
-    assert_eq!(failed(&["down"]), [(None, plain)]);
+    assert_eq!(failed(&["down"]), [(None, plain.clone())]);
     assert_eq!(
         failed(&["fail:first=2,code=ABORTED"]),
         [(None, fault("fail:first=2,code=ABORTED"))]
     );
-    assert_eq!(failed(&["web"]), [(web(), plain)]);
+    assert_eq!(failed(&["web"]), [(web(), plain.clone())]);
     assert_eq!(
         failed(&["web=fail:p=0.5", "refuse", "db"]),
         [
@@ -909,8 +1009,7 @@ fn fail_reads_faults_and_services() {
         (&["fail", "refuse"], "fail refuse: the bottom service has a fault"),
         (&["fail:p=2"], "fail fail:p=2: "),
         (&["web=explode"], "fail web=explode: `explode` is not a fault"),
-        (&["hang"], "`hang` is not built yet"),
-        (&["web=delay:ms=5"], "`delay` is not built yet"),
+        (&["web=delay"], "`delay` needs ms, as in delay:ms=50"),
         (&["=fail"], "what stands before = is no service's name"),
         (&["client"], "the client is no service"),
         (&["client=refuse"], "the client is no service"),

@@ -529,6 +529,16 @@ pub(crate) fn status_of(names: &[&str; 4]) -> Status {
             attempts: calls.then_some(3),
             retry_on: calls.then(|| "UNAVAILABLE".to_owned()),
             backoff: None,
+            attempt_timeout: None,
+            commit: calls.then(|| "headers".to_owned()),
+            pushback: calls.then_some(true),
+            throttle: None,
+            budget: None,
+            hedge: None,
+            only_first_tries: calls.then_some(false),
+            deadline: calls.then(|| "pass".to_owned()),
+            detached: false,
+            client_fault: None,
             on_failure: calls.then(|| "pass".to_owned()),
             transport_codes: "normalized".to_owned(),
             fault: if calls { "none" } else { "fail" }.to_owned(),
@@ -585,7 +595,7 @@ pub(crate) fn status_full() -> Status {
         row.received = received;
         row.foreign = 40;
     }
-    let [_, checkout, pricing, inventory] = status.services.as_mut_slice() else {
+    let [frontend, checkout, pricing, inventory] = status.services.as_mut_slice() else {
         unreachable!("four services")
     };
     checkout.backoff = Some("initial=25ms,multiplier=2,max=250ms,jitter=full".to_owned());
@@ -593,6 +603,17 @@ pub(crate) fn status_full() -> Status {
     pricing.on_failure = Some("INTERNAL".to_owned());
     pricing.transport_codes = "raw".to_owned();
     pricing.generation = 2;
+    frontend.attempt_timeout = Some("250ms".to_owned());
+    frontend.hedge = Some("50ms".to_owned());
+    frontend.throttle = Some("max_tokens=10,token_ratio=0.1".to_owned());
+    frontend.deadline = Some("drop".to_owned());
+    checkout.budget = Some("kind=window,ratio=0.2,min_per_second=0,ttl=10s".to_owned());
+    checkout.commit = Some("message".to_owned());
+    checkout.deadline = Some("1s".to_owned());
+    checkout.detached = true;
+    pricing.pushback = Some(false);
+    pricing.only_first_tries = Some(true);
+    pricing.client_fault = Some("outside:delay:ms=20+fail:first=1".to_owned());
     inventory.fault = "fail:first=2".to_owned();
     inventory.late = 3;
     inventory.in_flight = 1;

@@ -49,12 +49,32 @@ pub struct LiveService {
     pub retry_on: Option<String>,
     /// Its back-off; null where it tries again at once.
     pub backoff: Option<String>,
+    /// The limit of one attempt; null where there is none.
+    pub attempt_timeout: Option<String>,
+    /// From where on an answer cannot be tried again: `headers` or `message`; null at the bottom.
+    pub commit: Option<String>,
+    /// Whether it obeys a callee that asks for no retry, or for a later one; null at the bottom.
+    pub pushback: Option<bool>,
+    /// Its retry tokens; null where there are none.
+    pub throttle: Option<String>,
+    /// Its retry budget; null where there is none.
+    pub budget: Option<String>,
+    /// The wait before its next attempt goes out without a failure; null where none does.
+    pub hedge: Option<String>,
+    /// Whether it tries calls only once that arrived as a retry; null at the bottom.
+    pub only_first_tries: Option<bool>,
     /// What it answers when its own call failed: `pass` or a code; null at the bottom.
     pub on_failure: Option<String>,
+    /// What it passes on of its time: `pass`, `drop` or a limit; null at the bottom.
+    pub deadline: Option<String>,
+    /// Whether its work goes on when its caller has left.
+    pub detached: bool,
     /// Whether tonic's codes are `normalized` or `raw`.
     pub transport_codes: String,
     /// How it misbehaves.
     pub fault: String,
+    /// How its own way out misbehaves, `inside:` or `outside:` of its retry loop; null where it does not.
+    pub client_fault: Option<String>,
     /// Whether it sends its spans to a collector by itself.
     pub exports: bool,
     /// Arrivals since its process started.
@@ -135,7 +155,8 @@ pub struct Switched {
 pub struct Changed {
     /// Which service.
     pub service: String,
-    /// Which setting: `fault`, `attempts`, `retry_on`, `backoff`, `on_failure`, `transport_codes`, `seed`.
+    /// Which setting: `fault`, `client_fault`, `on_failure`, `deadline`, `detached`, `transport_codes`, `seed`, or a key of a
+    /// retry table.
     pub setting: String,
     /// Its value before, as a scenario file writes it.
     pub from: String,

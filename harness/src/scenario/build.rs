@@ -6,14 +6,14 @@ use super::{
     repeat::key,
     suggest::did_you_mean,
     tree::Node,
-    values::MAX_SCENARIO_NAME,
+    values::{MAX_SCENARIO_NAME, OrNone, default_concurrency},
 };
 use crate::{
     chain_line::{self, CLIENT, ChainLine, Hop},
     sanitize::sanitize,
 };
 use chassis::{
-    config::{OnFailure, PassedOn, TransportCodes},
+    config::{OnFailure, TransportCodes},
     fault::{Fault, ServiceFault},
     policy::Policy,
 };
@@ -75,7 +75,14 @@ impl Scenario {
 
     /// This scenario with flags on top.
     pub(super) fn with(&self, overrides: &Overrides) -> Result<Self, ScenarioError> {
-        let text = toml::to_string(&self.effective()).expect("the keys of a scenario file are TOML");
+        let mut keys = self.effective();
+        if self.load.concurrency == default_concurrency(self.load.rate)
+            && let Some(load) = keys["load"].as_object_mut()
+        {
+            // It follows the rate, which a flag may set.
+            load.remove("concurrency");
+        }
+        let text = toml::to_string(&keys).expect("the keys of a scenario file are TOML");
         let mut tree = Node::parse("the running services", &text)?;
         for assignment in &overrides.set {
             for assignment in self.of_every_caller(assignment) {
@@ -215,7 +222,7 @@ impl Builder<'_> {
     fn scenario(self, fallback_name: &str) -> Result<Scenario, ScenarioError> {
         let line = self.line()?;
         self.check_sections(&line)?;
-        let mut chain = self.chain(&line);
+        let mut chain = self.chain(&line)?;
         self.override_attempts(&mut chain)?;
         self.override_faults(&mut chain)?;
         Ok(Scenario {
@@ -294,37 +301,48 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn chain(&self, line: &ChainLine) -> Chain {
+    fn chain(&self, line: &ChainLine) -> Result<Chain, ScenarioError> {
         let codes = self.draft.transport_codes.unwrap_or_default();
-        let client = self.caller(&line.client, &self.draft.client, codes);
+        let client = self.caller(&line.client, &self.draft.client, codes)?;
         let last = line.services.len() - 1;
-        let service = |(position, hop): (usize, &Hop)| {
+        let service = |(position, hop): (usize, &Hop)| -> Result<Service, ScenarioError> {
             let keys = self.draft.services.iter().find(|keys| keys.name == hop.name);
             let own_codes = keys.and_then(|keys| keys.transport_codes).unwrap_or(codes);
-            let fault = keys.and_then(|keys| keys.fault.clone());
+            let fault = keys.and_then(|keys| keys.fault.as_ref());
+            if let Some((fault, place)) = fault {
+                check_side(fault, &hop.name, caller_above(line, position), place)?;
+            }
             let of_line = || ServiceFault::from(if position == last { line.fault } else { Fault::NONE });
             let none = RetryKeys::default();
-            Service {
+            Ok(Service {
                 name: hop.name.clone(),
                 caller: if position == last {
                     Caller::default()
                 } else {
-                    self.caller(hop, keys.map_or(&none, |keys| &keys.retry), own_codes)
+                    self.caller(hop, keys.map_or(&none, |keys| &keys.retry), own_codes)?
                 },
                 on_failure: keys.and_then(|keys| keys.on_failure).unwrap_or(OnFailure::Pass),
-                fault: fault.unwrap_or_else(of_line),
-                deadline: PassedOn::Pass,
-                detached: false,
-            }
+                fault: fault.map_or_else(of_line, |(fault, _)| fault.clone()),
+                deadline: keys.and_then(|keys| keys.deadline).unwrap_or_default(),
+                detached: keys.and_then(|keys| keys.detached).unwrap_or_default(),
+            })
         };
-        Chain {
+        Ok(Chain {
             client,
-            services: line.services.iter().enumerate().map(service).collect(),
-        }
+            services: line
+                .services
+                .iter()
+                .enumerate()
+                .map(service)
+                .collect::<Result<_, _>>()?,
+        })
     }
 
     /// A caller's own keys over those of the chain; attempts come from the line, which has the chain's already.
-    fn caller(&self, hop: &Hop, own: &RetryKeys, transport_codes: TransportCodes) -> Caller {
+    fn caller(&self, hop: &Hop, own: &RetryKeys, transport_codes: TransportCodes) -> Result<Caller, ScenarioError> {
+        fn set<T>(own: Option<OrNone<T>>, shared: Option<OrNone<T>>) -> Option<T> {
+            own.or(shared).and_then(Option::from)
+        }
         let shared = &self.draft.retry;
         let retry_on = self
             .overrides
@@ -332,16 +350,26 @@ impl Builder<'_> {
             .as_ref()
             .or(own.retry_on.as_ref())
             .or(shared.retry_on.as_ref());
-        Caller {
-            retry: Policy {
-                attempts: own.attempts.unwrap_or(hop.attempts),
-                retry_on: retry_on.cloned().unwrap_or_default(),
-                backoff: own.backoff.or(shared.backoff).and_then(Option::from),
-                ..Policy::default()
-            },
+        let retry = Policy {
+            attempts: own.attempts.unwrap_or(hop.attempts),
+            retry_on: retry_on.cloned().unwrap_or_default(),
+            backoff: set(own.backoff, shared.backoff),
+            attempt_timeout: set(own.attempt_timeout, shared.attempt_timeout),
+            commit: own.commit.or(shared.commit).unwrap_or_default(),
+            pushback: own.pushback.or(shared.pushback).unwrap_or(true),
+            throttle: set(own.throttle, shared.throttle),
+            budget: set(own.budget, shared.budget),
+            hedge: set(own.hedge, shared.hedge),
+            only_first_tries: own.only_first_tries.or(shared.only_first_tries).unwrap_or_default(),
+        };
+        let Ok(retry) = retry.checked() else {
+            return Err(hedge_with_backoff(&hop.name, own, shared));
+        };
+        Ok(Caller {
+            retry,
             proxy_attempts: ProxyAttempts(hop.proxy_attempts),
             transport_codes,
-        }
+        })
     }
 
     /// `--attempts`, then `--owner`, then `--attempts-at`: the later ones win.
@@ -399,6 +427,10 @@ impl Builder<'_> {
                 return Err(flag(&format!("--fault {fault}"), message));
             }
             set.push(position);
+            let above = position.checked_sub(1).map_or(CLIENT, |above| names[above].as_str());
+            let whose = name.as_ref().map_or_else(String::new, |name| format!("{name}="));
+            let place = Place::flag(&format!("--fault {whose}{fault}"));
+            check_side(fault, &names[position], above, &place)?;
             chain.services[position].fault = fault.clone();
         }
         Ok(())
@@ -406,9 +438,13 @@ impl Builder<'_> {
 
     fn load(&self) -> Load {
         let (file, flags) = (&self.draft.load, self.overrides);
+        let rate = flags.rate.or(file.rate);
         Load {
             requests: flags.requests.or(file.requests).unwrap_or(1),
-            concurrency: flags.concurrency.or(file.concurrency).unwrap_or(1),
+            concurrency: flags
+                .concurrency
+                .or(file.concurrency)
+                .unwrap_or_else(|| default_concurrency(rate)),
             item: flags
                 .item
                 .clone()
@@ -418,10 +454,52 @@ impl Builder<'_> {
                 .deadline
                 .or(file.deadline)
                 .map_or(Some(DEFAULT_DEADLINE), Option::from),
-            rate: None,
-            cancel_after: None,
+            rate,
+            cancel_after: flags.cancel_after.or(file.cancel_after),
             seed: flags.seed.or(file.seed).unwrap_or(DEFAULT_SEED),
         }
+    }
+}
+
+/// Who calls the service at this place of the line.
+fn caller_above(line: &ChainLine, position: usize) -> &str {
+    position
+        .checked_sub(1)
+        .map_or(CLIENT, |above| &line.services[above].name)
+}
+
+/// Refuses a fault in a caller that does not call this service.
+fn check_side(fault: &ServiceFault, service: &str, above: &str, place: &Place) -> Result<(), ScenarioError> {
+    match &fault.side {
+        Some((caller, _)) if caller != above => Err(ScenarioError::Wrong {
+            place: place.clone(),
+            message: format!(
+                "`{}` does not call {service}, {above} does: write side=client@{above}",
+                sanitize(caller)
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Both waits at one caller, at the place of its own one, or else of the one that all share.
+fn hedge_with_backoff(caller: &str, own: &RetryKeys, shared: &RetryKeys) -> ScenarioError {
+    let table = if caller == CLIENT {
+        "[client.retry]".to_owned()
+    } else {
+        format!("[services.{}.retry]", key(caller))
+    };
+    let from = |is_own: bool| if is_own { table.as_str() } else { "[retry]" };
+    let message = format!(
+        "{caller} would have a hedge, from {}, and a backoff, from {}, and they exclude each other: a hedge does not wait \
+         for a failure; take one out, or set it to \"none\" in {table}",
+        from(own.hedge.is_some()),
+        from(own.backoff.is_some()),
+    );
+    let place = own.waits_place.as_ref().or(shared.waits_place.as_ref());
+    ScenarioError::Wrong {
+        place: place.cloned().unwrap_or_else(|| Place::flag(&table)),
+        message,
     }
 }
 

@@ -83,19 +83,16 @@ impl Scenario {
         configs
     }
 
-    /// Puts the faults that sit in a caller into that caller: the layer right above the service.
+    /// Puts the faults that sit in a caller into that caller.
     fn place_client_faults(&self, configs: &mut [Config]) {
         for service in &self.chain.services {
-            let Some((_, inside)) = service.fault.side else {
+            let Some((caller, inside)) = &service.fault.side else {
                 continue;
             };
-            let Some(place) = configs.iter().position(|config| config.service == service.name) else {
-                continue;
-            };
-            if let Some(caller) = place.checked_sub(1) {
-                configs[caller].client_fault = Some(ClientFault {
+            if let Some(caller) = configs.iter_mut().find(|config| config.service == *caller) {
+                caller.client_fault = Some(ClientFault {
                     fault: service.fault.fault,
-                    inside,
+                    inside: *inside,
                 });
             }
         }

@@ -4,7 +4,8 @@ use super::{Caller, Scenario};
 use crate::chain_line::{ChainLine, Hop};
 use chassis::{
     code,
-    policy::{Backoff, RetryOn},
+    config::PassedOn,
+    policy::{Backoff, Budget, Commit, Policy, RetryOn, Throttle, fraction},
 };
 use serde_json::{Map, Value, json};
 
@@ -51,7 +52,13 @@ impl Scenario {
         for (position, service) in self.chain.services.iter().enumerate() {
             let mut keys = Map::new();
             keys.insert("fault".to_owned(), json!(service.fault.to_string()));
+            if service.detached {
+                keys.insert("detached".to_owned(), json!(true));
+            }
             if position < last {
+                if service.deadline != PassedOn::Pass {
+                    keys.insert("deadline".to_owned(), json!(service.deadline.to_string()));
+                }
                 keys.insert("on_failure".to_owned(), json!(service.on_failure.to_string()));
                 if service.caller.transport_codes != shared {
                     keys.insert(
@@ -64,7 +71,7 @@ impl Scenario {
             services.insert(service.name.clone(), Value::Object(keys));
         }
         let load = &self.load;
-        json!({
+        let mut effective = json!({
             "name": self.name,
             "about": self.about,
             "transport_codes": shared.to_string(),
@@ -78,7 +85,14 @@ impl Scenario {
             },
             "client": { "retry": retry(&self.chain.client) },
             "services": services,
-        })
+        });
+        if let Some(rate) = load.rate {
+            effective["load"]["rate"] = json!(rate);
+        }
+        if let Some(after) = load.cancel_after {
+            effective["load"]["cancel_after"] = json!(duration(after));
+        }
+        effective
     }
 }
 
@@ -92,10 +106,72 @@ fn retry(caller: &Caller) -> Value {
             RetryOn::Codes(codes) => codes.iter().map(|code| code::name(*code)).collect(),
         },
     );
-    if let Some(backoff) = caller.retry.backoff {
-        keys.insert("backoff".to_owned(), backoff_keys(backoff));
-    }
+    let Policy {
+        backoff,
+        attempt_timeout,
+        commit,
+        pushback,
+        throttle,
+        budget,
+        hedge,
+        only_first_tries,
+        ..
+    } = caller.retry;
+    let optional = [
+        ("backoff", backoff.map(backoff_keys)),
+        ("attempt_timeout", attempt_timeout.map(|limit| json!(duration(limit)))),
+        (
+            "commit",
+            (commit != Commit::default()).then(|| json!(commit.to_string())),
+        ),
+        ("pushback", (!pushback).then(|| json!(false))),
+        ("throttle", throttle.map(throttle_keys)),
+        ("budget", budget.map(budget_keys)),
+        ("hedge", hedge.map(|delay| json!({ "delay": duration(delay) }))),
+        ("only_first_tries", only_first_tries.then(|| json!(true))),
+    ];
+    let set = optional.into_iter();
+    keys.extend(set.filter_map(|(key, value)| Some((key.to_owned(), value?))));
     Value::Object(keys)
+}
+
+/// Thousandths as a number.
+fn number(milli: u32) -> Value {
+    let text = fraction(milli);
+    match text.parse::<u32>() {
+        Ok(whole) => json!(whole),
+        Err(_) => json!(text.parse::<f64>().unwrap_or_default()),
+    }
+}
+
+fn throttle_keys(throttle: Throttle) -> Value {
+    json!({
+        "max_tokens": number(throttle.max_milli),
+        "token_ratio": number(throttle.ratio_milli),
+    })
+}
+
+fn budget_keys(budget: Budget) -> Value {
+    match budget {
+        Budget::InFlight {
+            percent_milli,
+            min_concurrency,
+        } => json!({
+            "kind": "in_flight",
+            "percent": number(percent_milli),
+            "min_concurrency": min_concurrency,
+        }),
+        Budget::Window {
+            ratio_milli,
+            min_per_second,
+            ttl,
+        } => json!({
+            "kind": "window",
+            "ratio": number(ratio_milli),
+            "min_per_second": min_per_second,
+            "ttl": duration(ttl),
+        }),
+    }
 }
 
 fn backoff_keys(backoff: Backoff) -> Value {
@@ -108,6 +184,6 @@ fn backoff_keys(backoff: Backoff) -> Value {
 }
 
 /// A duration without blanks, fit for a flag too.
-pub(super) fn duration(duration: std::time::Duration) -> String {
+pub(crate) fn duration(duration: std::time::Duration) -> String {
     humantime::format_duration(duration).to_string().replace(' ', "")
 }

@@ -1,6 +1,10 @@
 //! Plans that are refused before anything starts, with the way on. Pure; whoever has the model's figures calls them.
 
 use super::{Scenario, ScenarioError};
+use chassis::{
+    config::PassedOn,
+    fault::{At, Fault, Kind, When},
+};
 use std::time::Duration;
 
 /// Arrivals that one request may cause for each second of its deadline.
@@ -11,7 +15,7 @@ pub const DEFAULT_MAX_CALLS: u64 = 2_000_000;
 pub const MAX_RUNNABLE: usize = 4;
 
 impl Scenario {
-    /// Refuses a chain that can be predicted and not be run: more than [`MAX_RUNNABLE`] services, or proxies.
+    /// Refuses what can be predicted and not be run: more than [`MAX_RUNNABLE`] services, proxies, and requests that never end.
     pub fn check_runnable(&self) -> Result<(), ScenarioError> {
         let services = &self.chain.services;
         if services.len() > MAX_RUNNABLE {
@@ -31,8 +35,61 @@ impl Scenario {
                 )));
             }
         }
+        self.check_ends()
+    }
+
+    /// Refuses a plan in which an arrival can hang and nobody ever ends the wait.
+    fn check_ends(&self) -> Result<(), ScenarioError> {
+        let client = &self.chain.client.retry;
+        // Whether an arrival knows a deadline of its own, and whether its caller leaves some time.
+        let mut knows = self.load.deadline.is_some();
+        let mut leaves = knows || self.load.cancel_after.is_some() || client.attempt_timeout.is_some();
+        let mut caller = crate::chain_line::CLIENT.to_owned();
+        for service in &self.chain.services {
+            if is_barred(&service.fault.fault) && service.fault.side.is_some() {
+                break;
+            }
+            let own = service.fault.own();
+            if own.kind == Kind::Hang && can_happen(own.when) && !knows && !leaves {
+                let name = &service.name;
+                let path = if caller == crate::chain_line::CLIENT {
+                    caller
+                } else {
+                    format!("services.{}", super::repeat::key(&caller))
+                };
+                return Err(ScenarioError::NotRunnable(format!(
+                    "{name} hangs, and nothing would end the wait: hang needs a deadline or an attempt_timeout (--deadline \
+                     10s, or --set {path}.retry.attempt_timeout=250ms)"
+                )));
+            }
+            if is_barred(&own) {
+                break;
+            }
+            let limited = matches!(service.deadline, PassedOn::AtMost(_));
+            let passed = limited || (knows && service.deadline == PassedOn::Pass);
+            leaves =
+                passed || service.caller.retry.attempt_timeout.is_some() || (!service.detached && (knows || leaves));
+            knows = passed;
+            caller.clone_from(&service.name);
+        }
         Ok(())
     }
+}
+
+fn can_happen(when: When) -> bool {
+    when.first != Some(0) && when.p != Some(0.0)
+}
+
+/// Whether no arrival gets past this fault to the work behind it.
+fn is_barred(fault: &Fault) -> bool {
+    let always = fault.when.first.is_none() && fault.when.p.is_none_or(|p| p >= 1.0);
+    always
+        && match fault.kind {
+            Kind::Fail(fail) => fail.at != At::After,
+            Kind::Hang | Kind::Refuse | Kind::Reset(_) | Kind::GoAway | Kind::Http { .. } => true,
+            Kind::Overload { capacity, .. } => capacity == 0,
+            Kind::None => false,
+        }
 }
 
 /// Refuses a request whose plan has more arrivals than its deadline leaves time for. `arrivals_worst` is what one request causes at
@@ -113,6 +170,59 @@ mod tests {
         );
         assert_eq!(check_deadline(500, Some(Duration::from_millis(500))), Ok(()));
         assert!(check_deadline(501, Some(Duration::from_millis(500))).is_err());
+    }
+
+    #[test]
+    fn a_hang_that_nobody_ends_is_refused_and_told_what_would_end_it() {
+        let check = |line: &str, set: &[&str]| {
+            let overrides = super::super::Overrides {
+                set: set.iter().map(|each| (*each).to_owned()).collect(),
+                ..super::super::Overrides::default()
+            };
+            let scenario = Scenario::load(Some(line), &overrides).unwrap();
+            scenario.check_runnable().map_err(|error| error.to_string())
+        };
+        const NONE: &str = "load.deadline=none";
+        for hang in ["hang", "hang:first=1", "hang:p=0.5", "hang:first=1,scope=process"] {
+            let line = format!("web x3 > api > db {hang}");
+            assert_eq!(check(&line, &[]), Ok(()));
+            let error = check(&line, &[NONE]).unwrap_err();
+            assert!(
+                error.contains("db hangs")
+                    && error.contains("hang needs a deadline or an attempt_timeout")
+                    && error.contains("services.api.retry.attempt_timeout"),
+                "{error}"
+            );
+        }
+        let line = "web x3 > api > db hang";
+        for ended in [
+            "load.cancel_after=1s",
+            "services.api.retry.attempt_timeout=50ms",
+            "services.web.retry.attempt_timeout=50ms",
+            "client.retry.attempt_timeout=50ms",
+            "services.api.deadline=50ms",
+            "services.web.deadline=50ms",
+            "services.api.fault=fail",
+            "services.web.fault=refuse",
+            "services.db.fault=hang:first=0",
+            "services.db.fault=fail:side=client@api",
+        ] {
+            assert_eq!(check(line, &[NONE, ended]), Ok(()), "{ended}");
+        }
+        for not_ended in [
+            "services.api.deadline=drop",
+            "services.api.fault=fail:p=0.5",
+            "services.api.fault=fail:at=after",
+        ] {
+            assert!(check(line, &[NONE, not_ended]).is_err(), "{not_ended}");
+        }
+        // A caller that leaves ends nothing where the work goes on without it.
+        let gone = ["services.web.deadline=drop", "services.web.detached=true"];
+        assert!(check(line, &gone).is_err());
+        assert_eq!(check(line, &gone[..1]), Ok(()));
+        assert_eq!(check(line, &gone[1..]), Ok(()));
+        let left = [NONE, "load.cancel_after=1s", "services.db.detached=true"];
+        assert_eq!(check(line, &left), Ok(()), "a hang has no work that could go on");
     }
 
     #[test]

@@ -25,6 +25,10 @@ pub struct Overrides {
     pub requests: Option<u64>,
     /// `--concurrency`.
     pub concurrency: Option<u32>,
+    /// `--rate`.
+    pub rate: Option<f64>,
+    /// `--cancel-after`.
+    pub cancel_after: Option<Duration>,
     /// `--item`.
     pub item: Option<String>,
     /// `--deadline`.

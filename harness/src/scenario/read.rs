@@ -5,8 +5,8 @@ use super::{
     suggest::did_you_mean,
     tree::{Entry, Node, Place, Value},
     values::{
-        DEADLINE_RIGHT, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS, MAX_SCENARIO_NAME, OrNone, SEED_RIGHT, checked_item,
-        parse_deadline, parse_retry_on, parse_seed,
+        CANCEL_RIGHT, DEADLINE_RIGHT, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS, MAX_SCENARIO_NAME, OrNone, RATE_RIGHT,
+        SEED_RIGHT, checked_item, checked_rate, parse_cancel_after, parse_deadline, parse_retry_on, parse_seed,
     },
 };
 use crate::{
@@ -15,9 +15,9 @@ use crate::{
 };
 use chassis::{
     code,
-    config::{OnFailure, TransportCodes},
+    config::{OnFailure, PassedOn, TransportCodes},
     fault::ServiceFault,
-    policy::{Backoff, MAX_ATTEMPTS, RetryOn},
+    policy::{Backoff, Budget, Commit, MAX_ATTEMPTS, Policy, RetryOn, Throttle},
 };
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(super) struct Draft {
 pub(super) struct LoadKeys {
     pub(super) requests: Option<u64>,
     pub(super) concurrency: Option<u32>,
+    pub(super) rate: Option<f64>,
+    pub(super) cancel_after: Option<Duration>,
     pub(super) item: Option<String>,
     pub(super) deadline: Option<OrNone<Duration>>,
     pub(super) seed: Option<u64>,
@@ -51,6 +53,15 @@ pub(super) struct RetryKeys {
     pub(super) attempts: Option<u32>,
     pub(super) retry_on: Option<RetryOn>,
     pub(super) backoff: Option<OrNone<Backoff>>,
+    pub(super) attempt_timeout: Option<OrNone<Duration>>,
+    pub(super) commit: Option<Commit>,
+    pub(super) pushback: Option<bool>,
+    pub(super) throttle: Option<OrNone<Throttle>>,
+    pub(super) budget: Option<OrNone<Budget>>,
+    pub(super) hedge: Option<OrNone<Duration>>,
+    pub(super) only_first_tries: Option<bool>,
+    /// Where the hedge stands, or else the back-off, for the refusal of both together.
+    pub(super) waits_place: Option<Place>,
 }
 
 /// `[services.NAME]`.
@@ -58,7 +69,9 @@ pub(super) struct RetryKeys {
 pub(super) struct ServiceKeys {
     pub(super) name: String,
     pub(super) place: Place,
-    pub(super) fault: Option<ServiceFault>,
+    pub(super) fault: Option<(ServiceFault, Place)>,
+    pub(super) deadline: Option<PassedOn>,
+    pub(super) detached: Option<bool>,
     pub(super) on_failure: Option<OnFailure>,
     pub(super) transport_codes: Option<TransportCodes>,
     pub(super) retry: RetryKeys,
@@ -97,6 +110,8 @@ const TOP: Keys = Keys {
         "chain.depth",
         "load.requests",
         "load.concurrency",
+        "load.rate",
+        "load.cancel_after",
         "load.item",
         "load.deadline",
         "load.seed",
@@ -108,23 +123,52 @@ const CHAIN: Keys = Keys {
     below: &[],
 };
 const LOAD: Keys = Keys {
-    known: &["requests", "concurrency", "item", "deadline", "seed"],
-    planned: &["rate", "cancel_after"],
+    known: &[
+        "requests",
+        "concurrency",
+        "rate",
+        "item",
+        "deadline",
+        "cancel_after",
+        "seed",
+    ],
+    planned: &[],
     below: &[],
 };
+const BELOW_RETRY: [&str; 10] = [
+    "retry.attempts",
+    "retry.retry_on",
+    "retry.backoff",
+    "retry.attempt_timeout",
+    "retry.commit",
+    "retry.pushback",
+    "retry.throttle",
+    "retry.budget",
+    "retry.hedge",
+    "retry.only_first_tries",
+];
 const CLIENT_KEYS: Keys = Keys {
     known: &["retry"],
     planned: &[],
-    below: &["retry.attempts", "retry.retry_on", "retry.backoff"],
+    below: &BELOW_RETRY,
 };
 const SERVICE: Keys = Keys {
-    known: &["fault", "on_failure", "transport_codes", "retry"],
-    planned: &["deadline", "detached"],
-    below: &["retry.attempts", "retry.retry_on", "retry.backoff"],
+    known: &[
+        "fault",
+        "deadline",
+        "on_failure",
+        "detached",
+        "transport_codes",
+        "retry",
+    ],
+    planned: &[],
+    below: &BELOW_RETRY,
 };
 const RETRY: Keys = Keys {
-    known: &["attempts", "retry_on", "backoff"],
-    planned: &[
+    known: &[
+        "attempts",
+        "retry_on",
+        "backoff",
         "attempt_timeout",
         "commit",
         "pushback",
@@ -133,6 +177,22 @@ const RETRY: Keys = Keys {
         "hedge",
         "only_first_tries",
     ],
+    planned: &[],
+    below: &[],
+};
+const THROTTLE: Keys = Keys {
+    known: &["max_tokens", "token_ratio"],
+    planned: &[],
+    below: &[],
+};
+const BUDGET: Keys = Keys {
+    known: &["kind", "percent", "min_concurrency", "ratio", "min_per_second", "ttl"],
+    planned: &[],
+    below: &[],
+};
+const HEDGE: Keys = Keys {
+    known: &["delay"],
+    planned: &[],
     below: &[],
 };
 const BACKOFF: Keys = Keys {
@@ -241,6 +301,19 @@ impl LoadKeys {
             )?;
             keys.concurrency = u32::try_from(number).ok();
         }
+        if let Some(entry) = load.get("rate") {
+            let rate = match entry.node.value {
+                Value::Integer(Some(number)) => Some(number as f64),
+                Value::Float(number) => Some(number),
+                _ => None,
+            };
+            let rate = rate.and_then(checked_rate).ok_or_else(|| wrong(entry, RATE_RIGHT))?;
+            keys.rate = Some(rate);
+        }
+        if let Some(entry) = load.get("cancel_after") {
+            let read = text(entry, CANCEL_RIGHT)?;
+            keys.cancel_after = Some(parse_cancel_after(&read).ok_or_else(|| wrong(entry, CANCEL_RIGHT))?);
+        }
         if let Some(entry) = load.get("item") {
             let item = text(entry, "write text in quotes; \"\" is an invalid request")?;
             keys.item = Some(checked_item(&item).map_err(|right| wrong(entry, &right))?.to_owned());
@@ -275,9 +348,106 @@ impl RetryKeys {
         }
         if let Some(entry) = retry.get("backoff") {
             keys.backoff = Some(backoff(entry, path)?);
+            keys.waits_place = Some(entry.place.clone());
         }
+        if let Some(entry) = retry.get("attempt_timeout") {
+            keys.attempt_timeout = Some(match is_none(entry) {
+                true => OrNone::None,
+                false => OrNone::Is(limit(entry)?),
+            });
+        }
+        if let Some(entry) = retry.get("commit") {
+            let right = "write headers or message";
+            let read = text(entry, right)?;
+            keys.commit = Some(read.parse().map_err(|_| wrong(entry, right))?);
+        }
+        keys.pushback = retry.get("pushback").map(boolean).transpose()?;
+        keys.throttle = retry.get("throttle").map(|entry| throttle(entry, path)).transpose()?;
+        keys.budget = retry.get("budget").map(|entry| budget(entry, path)).transpose()?;
+        if let Some(entry) = retry.get("hedge") {
+            keys.hedge = Some(hedge(entry, path)?);
+            keys.waits_place = Some(entry.place.clone());
+        }
+        keys.only_first_tries = retry.get("only_first_tries").map(boolean).transpose()?;
         Ok(keys)
     }
+}
+
+/// Whether the value is the word that switches a key off.
+fn is_none(entry: &Entry) -> bool {
+    matches!(&entry.node.value, Value::Text(text) if text.trim() == "none")
+}
+
+fn boolean(entry: &Entry) -> Result<bool, ScenarioError> {
+    match entry.node.value {
+        Value::Boolean(yes) => Ok(yes),
+        _ => Err(wrong(entry, "write true or false")),
+    }
+}
+
+/// A wait or a limit.
+fn limit(entry: &Entry) -> Result<Duration, ScenarioError> {
+    let right = "write a duration in quotes, such as \"250ms\", above 0 and at most 1h";
+    let read = humantime::parse_duration(text(entry, right)?.trim()).map_err(|_| wrong(entry, right))?;
+    if read.is_zero() || read > Policy::LONGEST {
+        return Err(wrong(entry, right));
+    }
+    Ok(read)
+}
+
+fn hedge(entry: &Entry, path: &str) -> Result<OrNone<Duration>, ScenarioError> {
+    const RIGHT: &str = "write { delay = \"50ms\" }, or \"none\"";
+    if is_none(entry) {
+        return Ok(OrNone::None);
+    }
+    if !matches!(entry.node.value, Value::Table(_)) {
+        return Err(wrong(entry, RIGHT));
+    }
+    let table = Section::table(entry, &format!("{path}.hedge"), &HEDGE)?;
+    let delay = table.get("delay").ok_or_else(|| wrong(entry, RIGHT))?;
+    limit(delay).map(OrNone::Is)
+}
+
+fn throttle(entry: &Entry, path: &str) -> Result<OrNone<Throttle>, ScenarioError> {
+    let right = "write { max_tokens = 10, token_ratio = 0.1 }, or \"none\"";
+    part(entry, &format!("{path}.throttle"), &THROTTLE, right)
+}
+
+fn budget(entry: &Entry, path: &str) -> Result<OrNone<Budget>, ScenarioError> {
+    let right = "write { kind = \"in_flight\", percent = 20, min_concurrency = 3 } or { kind = \"window\", ratio = 0.2, \
+                 min_per_second = 10, ttl = \"10s\" }, or \"none\"";
+    part(entry, &format!("{path}.budget"), &BUDGET, right)
+}
+
+/// A part of a policy that is a table here and a text of the same keys in the environment: one grammar for both.
+fn part<T>(entry: &Entry, path: &str, keys: &Keys, right: &str) -> Result<OrNone<T>, ScenarioError>
+where
+    T: std::str::FromStr<Err = chassis::policy::PolicyError>,
+{
+    if is_none(entry) {
+        return Ok(OrNone::None);
+    }
+    if !matches!(entry.node.value, Value::Table(_)) {
+        return Err(wrong(entry, right));
+    }
+    let table = Section::table(entry, path, keys)?;
+    let pairs = table.entries.iter().map(|entry| {
+        let value = match &entry.node.value {
+            Value::Text(text) if !text.contains([',', '=']) => text.clone(),
+            Value::Integer(Some(number)) => number.to_string(),
+            // Plain digits: an exponent is no number of the grammar.
+            Value::Float(number) => number.to_string(),
+            _ => return Err(wrong(entry, right)),
+        };
+        Ok(format!("{}={value}", entry.key))
+    });
+    let text = pairs.collect::<Result<Vec<_>, _>>()?.join(",");
+    text.parse()
+        .map(OrNone::Is)
+        .map_err(|error: T::Err| ScenarioError::Wrong {
+            place: entry.place.clone(),
+            message: sanitize_message(&error.to_string()),
+        })
 }
 
 fn retry_on(entry: &Entry) -> Result<RetryOn, ScenarioError> {
@@ -302,7 +472,7 @@ fn retry_on(entry: &Entry) -> Result<RetryOn, ScenarioError> {
 }
 
 fn backoff(entry: &Entry, path: &str) -> Result<OrNone<Backoff>, ScenarioError> {
-    if matches!(&entry.node.value, Value::Text(text) if text.trim() == "none") {
+    if is_none(entry) {
         return Ok(OrNone::None);
     }
     let right = "write { initial = \"100ms\", multiplier = 2, max = \"1s\", jitter = \"none\" }, or \"none\"";
@@ -354,13 +524,15 @@ fn service(entry: &Entry) -> Result<ServiceKeys, ScenarioError> {
     let path = format!("services.{}", sanitize(&entry.key));
     let table = Section::table(entry, &path, &SERVICE)?;
     let retry = RetryKeys::read(table.get("retry"), &format!("{path}.retry"))?;
-    let caller_key = ["retry", "on_failure", "transport_codes"]
+    let caller_key = ["retry", "on_failure", "transport_codes", "deadline"]
         .into_iter()
         .find_map(|key| table.get(key).map(|entry| (key, entry.place.clone())));
     let mut keys = ServiceKeys {
         name: entry.key.clone(),
         place: entry.place.clone(),
         fault: None,
+        deadline: None,
+        detached: table.get("detached").map(boolean).transpose()?,
         on_failure: None,
         transport_codes: table.get("transport_codes").map(transport_codes).transpose()?,
         retry,
@@ -368,10 +540,14 @@ fn service(entry: &Entry) -> Result<ServiceKeys, ScenarioError> {
     };
     if let Some(entry) = table.get("fault") {
         let read = text(entry, "write a fault such as \"fail\" or \"fail:first=2\"")?;
-        keys.fault = Some(
-            read.parse()
-                .map_err(|error: chassis::fault::FaultError| wrong(entry, &error.to_string()))?,
-        );
+        let fault = read
+            .parse()
+            .map_err(|error: chassis::fault::FaultError| wrong(entry, &error.to_string()))?;
+        keys.fault = Some((fault, entry.place.clone()));
+    }
+    if let Some(entry) = table.get("deadline") {
+        let read = text(entry, "write pass, drop or a duration in quotes, such as \"250ms\"")?;
+        keys.deadline = Some(read.parse().map_err(|right| wrong(entry, right))?);
     }
     if let Some(entry) = table.get("on_failure") {
         let read = text(entry, "write pass or a status code")?;

@@ -1,11 +1,13 @@
 //! The command line that repeats a scenario: the chain line, and a flag for everything the line cannot carry.
 
-use super::{Caller, Load, Overrides, Scenario, build::DEFAULT_ITEM, builtin, effective::duration};
+use super::{
+    Caller, Load, Overrides, Scenario, build::DEFAULT_ITEM, builtin, effective::duration, values::default_concurrency,
+};
 use crate::{chain_line::CLIENT, sanitize::is_control};
 use chassis::{
     code,
-    config::{OnFailure, TransportCodes},
-    policy::{Backoff, RetryOn},
+    config::{OnFailure, PassedOn, TransportCodes},
+    policy::{Backoff, Commit, Policy, RetryOn},
 };
 use std::time::Duration;
 
@@ -55,12 +57,16 @@ impl Scenario {
         } else {
             flags.extend(named().filter_map(|(path, caller)| retry_on_flag(&path, caller)));
         }
-        flags.extend(named().filter_map(|(path, caller)| {
-            caller
-                .retry
-                .backoff
-                .map(|backoff| set(&format!("{path}.retry.backoff"), &backoff_value(backoff)))
-        }));
+        for (key, value) in KEYS {
+            let shared = value(&self.chain.client.retry);
+            if named().all(|(_, caller)| value(&caller.retry) == shared) {
+                flags.extend(shared.map(|shared| set(&format!("retry.{key}"), &shared)));
+            } else {
+                flags.extend(named().filter_map(|(path, caller)| {
+                    value(&caller.retry).map(|value| set(&format!("{path}.retry.{key}"), &value))
+                }));
+            }
+        }
         let codes = self.chain.client.transport_codes;
         flags.extend((codes != TransportCodes::default()).then(|| set("transport_codes", &codes.to_string())));
         for service in callers {
@@ -74,15 +80,63 @@ impl Scenario {
             if service.on_failure != OnFailure::Pass {
                 flags.push(set(&format!("{path}.on_failure"), &service.on_failure.to_string()));
             }
+            if service.deadline != PassedOn::Pass {
+                flags.push(set(&format!("{path}.deadline"), &service.deadline.to_string()));
+            }
+        }
+        for service in self.chain.services.iter().filter(|service| service.detached) {
+            flags.push(set(&format!("services.{}.detached", key(&service.name)), "true"));
         }
         flags
     }
 }
 
+/// A key of a retry table and its value as TOML, where it is not at its default.
+type Key = (&'static str, fn(&Policy) -> Option<String>);
+
+/// The keys that no flag of their own carries.
+const KEYS: [Key; 8] = [
+    ("backoff", |policy| policy.backoff.map(backoff_value)),
+    ("attempt_timeout", |policy| policy.attempt_timeout.map(duration)),
+    ("commit", |policy| {
+        (policy.commit != Commit::default()).then(|| policy.commit.to_string())
+    }),
+    ("pushback", |policy| (!policy.pushback).then(|| "false".to_owned())),
+    ("throttle", |policy| {
+        policy.throttle.map(|throttle| table(&throttle.to_string()))
+    }),
+    ("budget", |policy| {
+        policy.budget.map(|budget| table(&budget.to_string()))
+    }),
+    ("hedge", |policy| {
+        policy
+            .hedge
+            .map(|delay| format!("{{ delay = \"{}\" }}", duration(delay)))
+    }),
+    ("only_first_tries", |policy| {
+        policy.only_first_tries.then(|| "true".to_owned())
+    }),
+];
+
+/// `key=value,key=value` as a TOML table: what is no number stands in quotes.
+fn table(pairs: &str) -> String {
+    let pairs = pairs.split(',').filter_map(|pair| pair.split_once('='));
+    let pairs = pairs.map(|(key, value)| {
+        if value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            format!("{key} = {value}")
+        } else {
+            format!("{key} = \"{value}\"")
+        }
+    });
+    format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
+}
+
 fn load_flags(load: &Load) -> Vec<String> {
     let mut flags = Vec::new();
     flags.extend((load.requests != 1).then(|| format!("-n {}", load.requests)));
-    flags.extend((load.concurrency != 1).then(|| format!("-c {}", load.concurrency)));
+    let is_default = load.concurrency == default_concurrency(load.rate);
+    flags.extend((!is_default).then(|| format!("-c {}", load.concurrency)));
+    flags.extend(load.rate.map(|rate| format!("--rate {rate}")));
     flags.extend((load.item != DEFAULT_ITEM).then(|| flag("--item", &load.item)));
     if load.deadline != Some(Duration::from_secs(10)) {
         flags.push(flag(
@@ -90,6 +144,7 @@ fn load_flags(load: &Load) -> Vec<String> {
             &load.deadline.map_or_else(|| "none".to_owned(), duration),
         ));
     }
+    flags.extend(load.cancel_after.map(|after| flag("--cancel-after", &duration(after))));
     flags.extend((load.seed != 27).then(|| format!("--seed {}", load.seed)));
     flags
 }

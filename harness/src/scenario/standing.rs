@@ -2,7 +2,11 @@
 
 use super::{Caller, Chain, Load, Overrides, ProxyAttempts, Scenario, ScenarioError, Service, build};
 use crate::sanitize::sanitize;
-use chassis::{config::Config, policy::Policy};
+use chassis::{
+    config::{Config, PassedOn},
+    fault::{Fault, ServiceFault},
+    policy::Policy,
+};
 
 /// What a command makes different about a running chain.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -21,9 +25,13 @@ impl Scenario {
     /// kind, the seed is that of the services whose arrivals are drawn.
     ///
     /// # Errors
-    /// Services that draw from different seeds, of which no run could be predicted.
+    /// Services that draw from different seeds, of which no run could be predicted; one that misbehaves itself and in its
+    /// caller too, which no scenario says.
     pub fn standing(configs: &[Config]) -> Result<Self, ScenarioError> {
-        let services = configs.iter().map(|config| Service {
+        let faults: Vec<_> = (0..configs.len())
+            .map(|place| fault(configs, place))
+            .collect::<Result<_, _>>()?;
+        let services = configs.iter().zip(faults).map(|(config, fault)| Service {
             name: config.service.clone(),
             caller: Caller {
                 retry: config.retry.clone(),
@@ -31,7 +39,7 @@ impl Scenario {
                 transport_codes: config.transport_codes,
             },
             on_failure: config.on_failure,
-            fault: config.fault.into(),
+            fault,
             deadline: config.deadline,
             detached: config.detached,
         });
@@ -44,6 +52,7 @@ impl Scenario {
                 ..Caller::default()
             };
             bottom.on_failure = chassis::config::OnFailure::Pass;
+            bottom.deadline = PassedOn::Pass;
         }
         Ok(Self {
             name: STANDING.to_owned(),
@@ -63,8 +72,29 @@ impl Scenario {
     }
 }
 
+/// How the service at this place misbehaves, or its caller in its place.
+fn fault(configs: &[Config], place: usize) -> Result<ServiceFault, ScenarioError> {
+    let own = configs[place].fault;
+    let above = place.checked_sub(1).map(|above| &configs[above]);
+    let Some((caller, client)) = above.and_then(|above| Some((&above.service, above.client_fault?))) else {
+        return Ok(own.into());
+    };
+    if own != Fault::NONE {
+        let (service, caller) = (sanitize(&configs[place].service), sanitize(caller));
+        return Err(ScenarioError::NotRunnable(format!(
+            "{service} misbehaves ({own}), and {caller} too on its way to it ({client}): a run knows one of the two; heal {service}"
+        )));
+    }
+    Ok(ServiceFault {
+        fault: client.fault,
+        side: Some((caller.clone(), client.inside)),
+    })
+}
+
 fn seed(configs: &[Config]) -> Result<u64, ScenarioError> {
-    let drawing = configs.iter().filter(|config| config.fault.is_drawn());
+    let is_drawn =
+        |config: &&Config| config.fault.is_drawn() || config.client_fault.is_some_and(|client| client.fault.is_drawn());
+    let drawing = configs.iter().filter(is_drawn);
     let mut seeds: Vec<_> = drawing.map(|config| config.seed).collect();
     seeds.dedup();
     match seeds.as_slice() {

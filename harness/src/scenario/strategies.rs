@@ -1,12 +1,12 @@
 //! Arbitrary scenarios and chain lines, for property tests.
 
-use super::{Caller, Chain, DEFAULT_ITEM, Load, ProxyAttempts, Scenario, Service};
+use super::{Caller, Chain, DEFAULT_ITEM, Load, ProxyAttempts, Scenario, Service, values::default_concurrency};
 use crate::chain_line::{ChainLine, Hop, proxy_name};
 use chassis::{
     code::Code,
-    config::{OnFailure, TransportCodes},
-    fault::{At, Fail, Fault, Kind, Scope, When},
-    policy::{Backoff, Jitter, Policy, RetryOn},
+    config::{OnFailure, PassedOn, TransportCodes},
+    fault::{At, Delay, Fail, Fault, Kind, Reset, Scope, ServiceFault, When},
+    policy::{Backoff, Budget, Commit, Jitter, Policy, RetryOn, Throttle},
 };
 use proptest::prelude::*;
 use std::time::Duration;
@@ -15,30 +15,94 @@ fn failure() -> impl Strategy<Value = Code> {
     (1..17_i32).prop_map(Code::from_i32)
 }
 
+fn when() -> impl Strategy<Value = When> {
+    let first = prop::option::of(any::<u64>());
+    let p = prop::option::of(0.0..=1.0_f64);
+    (first, p, any::<bool>()).prop_map(|(first, p, process)| {
+        let scope = if process && first.is_some() {
+            Scope::Process
+        } else {
+            Scope::Request
+        };
+        When { first, p, scope }
+    })
+}
+
+fn delay() -> impl Strategy<Value = Delay> {
+    (0..=3_600_000_u64, 0..=3_600_000_u64, when()).prop_map(|(ms, jitter_ms, when)| Delay { ms, jitter_ms, when })
+}
+
 pub(crate) fn fault() -> impl Strategy<Value = Fault> {
-    let fail = (
-        failure(),
-        prop::option::of(any::<u64>()),
-        prop::option::of(0.0..=1.0_f64),
-        any::<[bool; 2]>(),
-    )
-        .prop_map(|(code, first, p, [process, after])| {
-            let scope = if process && first.is_some() {
-                Scope::Process
-            } else {
-                Scope::Request
-            };
-            Fault {
-                when: When { first, p, scope },
-                ..Fault::of(Kind::Fail(Fail {
-                    code,
-                    at: if after { At::After } else { At::Before },
-                    pushback_ms: None,
-                }))
-            }
-        });
+    let at = prop_oneof![Just(At::Before), Just(At::After), Just(At::Headers)];
+    let fail = (failure(), at, prop::option::of(any::<i32>()))
+        .prop_map(|(code, at, pushback_ms)| Kind::Fail(Fail { code, at, pushback_ms }));
+    let kind = prop_oneof![
+        2 => fail,
+        1 => Just(Kind::GoAway),
+        1 => Just(Kind::Reset(Reset::Connection)),
+        1 => (0..=13_u32).prop_map(|reason| Kind::Reset(Reset::Stream(reason.into()))),
+        1 => (200..600_u16).prop_map(|status| Kind::Http { status }),
+    ];
+    let overload =
+        (0..=1_000_000_u32, failure()).prop_map(|(capacity, code)| Fault::of(Kind::Overload { capacity, code }));
+    let hang = when().prop_map(|when| Fault {
+        when,
+        ..Fault::of(Kind::Hang)
+    });
+    let late = delay().prop_map(|delay| Fault {
+        delay: Some(delay),
+        ..Fault::NONE
+    });
+    let both = (prop::option::of(delay()), kind, when()).prop_map(|(delay, kind, when)| Fault { delay, kind, when });
     let fixed = [Fault::NONE, Fault::of(Kind::Refuse), Fault::down()];
-    prop_oneof![5 => prop::sample::select(fixed.to_vec()), 3 => fail]
+    prop_oneof![
+        5 => prop::sample::select(fixed.to_vec()),
+        4 => both,
+        1 => overload,
+        1 => hang,
+        1 => late,
+    ]
+}
+
+/// A fault that a caller can have in its own way out: with or without a delay.
+fn client_fault() -> impl Strategy<Value = Fault> {
+    let fail = (prop::option::of(delay()), failure(), when()).prop_map(|(delay, code, when)| Fault {
+        delay,
+        kind: Kind::Fail(Fail {
+            code,
+            ..Fail::default()
+        }),
+        when,
+    });
+    let late = delay().prop_map(|delay| Fault {
+        delay: Some(delay),
+        ..Fault::NONE
+    });
+    prop_oneof![fail, late]
+}
+
+/// A fault of a service in the chain: itself, or in the caller above it, inside its loop or outside.
+#[derive(Debug, Clone)]
+struct Placed {
+    own: Fault,
+    above: Option<(Fault, bool)>,
+}
+
+impl Placed {
+    fn under(self, caller: &str) -> ServiceFault {
+        match self.above {
+            None => self.own.into(),
+            Some((fault, inside)) => ServiceFault {
+                fault,
+                side: Some((caller.to_owned(), inside)),
+            },
+        }
+    }
+}
+
+fn placed() -> impl Strategy<Value = Placed> {
+    let above = prop_oneof![3 => Just(None), 1 => (client_fault(), any::<bool>()).prop_map(Some)];
+    (fault(), above).prop_map(|(own, above)| Placed { own, above })
 }
 
 fn tries(most: u32) -> impl Strategy<Value = u32> {
@@ -115,6 +179,62 @@ fn backoff() -> impl Strategy<Value = Option<Backoff>> {
     prop_oneof![2 => Just(None), 1 => backoff.prop_map(Some)]
 }
 
+/// A wait or a limit, down to microseconds.
+fn time() -> impl Strategy<Value = Duration> {
+    (1..3_600_000_000_u64).prop_map(Duration::from_micros)
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let throttle =
+        (1..=1_000_000_u32, 1..=10_000_u32).prop_map(|(max_milli, ratio_milli)| Throttle { max_milli, ratio_milli });
+    let budget = prop_oneof![
+        (0..=100_000_u32, any::<u32>()).prop_map(|(percent_milli, min_concurrency)| Budget::InFlight {
+            percent_milli,
+            min_concurrency,
+        }),
+        (0..=1_000_000_u32, 0..=1_000_000_u32, time()).prop_map(|(ratio_milli, min_per_second, ttl)| {
+            Budget::Window {
+                ratio_milli,
+                min_per_second,
+                ttl,
+            }
+        }),
+    ];
+    let waits = prop_oneof![
+        3 => backoff().prop_map(|backoff| (backoff, None)),
+        1 => time().prop_map(|hedge| (None, Some(hedge))),
+    ];
+    let parts = (
+        prop::option::of(time()),
+        prop::option::of(throttle),
+        prop::option::of(budget),
+    );
+    let odd = || prop::bool::weighted(0.25);
+    let policy = (retry_on(), waits, parts, [odd(), odd(), odd()]).prop_map(
+        |(retry_on, (backoff, hedge), (attempt_timeout, throttle, budget), [late, deaf, first])| Policy {
+            attempts: 1,
+            retry_on,
+            backoff,
+            attempt_timeout,
+            commit: if late { Commit::Message } else { Commit::Headers },
+            pushback: !deaf,
+            throttle,
+            budget,
+            hedge,
+            only_first_tries: first,
+        },
+    );
+    prop_oneof![1 => Just(Policy::default()), 2 => policy]
+}
+
+fn passed_on() -> impl Strategy<Value = PassedOn> {
+    prop_oneof![
+        3 => Just(PassedOn::Pass),
+        1 => Just(PassedOn::Drop),
+        1 => time().prop_map(PassedOn::AtMost),
+    ]
+}
+
 fn codes() -> impl Strategy<Value = TransportCodes> {
     prop_oneof![3 => Just(TransportCodes::Normalized), 1 => Just(TransportCodes::Raw)]
 }
@@ -129,59 +249,97 @@ fn load() -> impl Strategy<Value = Load> {
     let deadline = prop::option::of((1..=86_400_000_000_u64).prop_map(Duration::from_micros));
     let deadline = prop_oneof![Just(Some(Duration::from_secs(10))), deadline];
     let seed = prop_oneof![Just(27), any::<u64>()];
-    (1..=10_000_000_u64, 1..=5_000_u32, item, deadline, seed).prop_map(
-        |(requests, concurrency, item, deadline, seed)| Load {
-            requests,
-            concurrency,
-            item,
+    let rate = prop_oneof![Just(100.0), 0.0001..=1_000_000.0_f64];
+    let rate = prop_oneof![2 => Just(None), 1 => rate.prop_map(Some)];
+    let cancel_after = prop_oneof![2 => Just(None), 1 => time().prop_map(Some)];
+    let concurrency = prop::option::of(1..=5_000_u32);
+    (
+        1..=10_000_000_u64,
+        concurrency,
+        (rate, cancel_after),
+        item,
+        deadline,
+        seed,
+    )
+        .prop_map(
+            |(requests, concurrency, (rate, cancel_after), item, deadline, seed)| Load {
+                requests,
+                concurrency: concurrency.unwrap_or_else(|| default_concurrency(rate)),
+                rate,
+                item,
+                deadline,
+                cancel_after,
+                seed,
+            },
+        )
+}
+
+/// What one layer is besides its place in the line.
+#[derive(Debug, Clone)]
+struct Layer {
+    policy: Policy,
+    transport_codes: TransportCodes,
+    on_failure: OnFailure,
+    fault: Placed,
+    deadline: PassedOn,
+    detached: bool,
+}
+
+fn layer() -> impl Strategy<Value = Layer> {
+    let on_failure = prop::option::of(failure()).prop_map(|code| code.map_or(OnFailure::Pass, OnFailure::Answer));
+    let detached = prop::bool::weighted(0.25);
+    (policy(), codes(), on_failure, placed(), passed_on(), detached).prop_map(
+        |(policy, transport_codes, on_failure, fault, deadline, detached)| Layer {
+            policy,
+            transport_codes,
+            on_failure,
+            fault,
             deadline,
-            seed,
+            detached,
         },
     )
 }
 
 /// A scenario of at most so many services, with proxies or without.
 pub(crate) fn scenario(longest: usize, proxies: bool) -> impl Strategy<Value = Scenario> {
-    let layer = (retry_on(), backoff(), codes(), prop::option::of(failure()), fault());
-    let layers = prop::collection::vec(layer, longest + 1);
+    let layers = prop::collection::vec(layer(), longest + 1);
     (chain_line(longest, proxies), layers, any::<bool>(), load()).prop_map(|(line, mut layers, alike, load)| {
         if alike {
-            let shared = layers[0].0.clone();
+            let shared = layers[0].policy.clone();
             for layer in &mut layers {
-                layer.0 = shared.clone();
+                layer.policy = shared.clone();
             }
         }
         let mut layers = layers.into_iter();
-        let caller = |hop: &Hop, retry_on, backoff, transport_codes| Caller {
+        let caller = |hop: &Hop, layer: &Layer| Caller {
             retry: Policy {
                 attempts: hop.attempts,
-                retry_on,
-                backoff,
+                ..layer.policy.clone()
             },
             proxy_attempts: ProxyAttempts(hop.proxy_attempts),
-            transport_codes,
+            transport_codes: layer.transport_codes,
         };
-        let (retry_on, backoff, codes, ..) = layers.next().expect("one for the client");
-        let client = caller(&line.client, retry_on, backoff, codes);
+        let client = caller(&line.client, &layers.next().expect("one for the client"));
         let last = line.services.len() - 1;
-        let services = line.services.iter().zip(layers).enumerate();
-        let services = services.map(|(position, (hop, (retry_on, backoff, codes, on_failure, fault)))| {
-            let name = hop.name.clone();
-            if position == last {
-                Service {
-                    name,
-                    caller: Caller::default(),
-                    on_failure: OnFailure::Pass,
-                    fault: line.fault,
-                }
-            } else {
-                let on_failure = on_failure.map_or(OnFailure::Pass, OnFailure::Answer);
-                Service {
-                    name,
-                    caller: caller(hop, retry_on, backoff, codes),
-                    on_failure,
-                    fault,
-                }
+        let above = std::iter::once(&line.client).chain(&line.services);
+        let services = line.services.iter().zip(above).zip(layers).enumerate();
+        let services = services.map(|(position, ((hop, above), layer))| {
+            let is_bottom = position == last;
+            let fault = Placed {
+                own: if is_bottom { line.fault } else { layer.fault.own },
+                above: layer.fault.above,
+            };
+            Service {
+                name: hop.name.clone(),
+                caller: if is_bottom {
+                    Caller::default()
+                } else {
+                    caller(hop, &layer)
+                },
+                on_failure: if is_bottom { OnFailure::Pass } else { layer.on_failure },
+                fault: fault.under(&above.name),
+                deadline: if is_bottom { PassedOn::Pass } else { layer.deadline },
+                detached: layer.detached,
             }
         });
         let chain = Chain {

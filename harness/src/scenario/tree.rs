@@ -36,7 +36,8 @@ pub(super) enum Value {
     /// `None` when no integer is wide enough.
     Integer(Option<i128>),
     Float(f64),
-    /// A boolean or a date; no key takes one.
+    Boolean(bool),
+    /// A date; no key takes one.
     Other,
     List(Vec<Node>),
     Table(Vec<Entry>),
@@ -227,7 +228,8 @@ fn node(value: Spanned<DeValue<'_>>, text: &str, source: &Source) -> Node {
         DeValue::String(text) => Value::Text(text.into_owned()),
         DeValue::Integer(integer) => Value::Integer(i128::from_str_radix(integer.as_str(), integer.radix()).ok()),
         DeValue::Float(float) => Value::Float(float.as_str().parse().unwrap_or(f64::NAN)),
-        DeValue::Boolean(_) | DeValue::Datetime(_) => Value::Other,
+        DeValue::Boolean(yes) => Value::Boolean(yes),
+        DeValue::Datetime(_) => Value::Other,
         DeValue::Array(values) => Value::List(values.into_iter().map(|value| node(value, text, source)).collect()),
         DeValue::Table(table) => {
             return Node {

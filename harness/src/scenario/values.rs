@@ -18,6 +18,10 @@ pub const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3600);
 pub const MAX_ITEM: usize = 60_000;
 /// Most links between services.
 pub const MAX_DEPTH: usize = MAX_SERVICES - 1;
+/// Most requests at once where requests start by the clock and nothing says how many.
+pub const OPEN_CONCURRENCY: u32 = 1_000;
+/// Most and fewest requests that are started per second.
+pub const RATES: std::ops::RangeInclusive<f64> = 0.0001..=1_000_000.0;
 /// Most characters of a scenario's name.
 pub(super) const MAX_SCENARIO_NAME: usize = 60;
 
@@ -41,6 +45,10 @@ impl<T> From<OrNone<T>> for Option<T> {
 
 /// What a deadline may be.
 pub(crate) const DEADLINE_RIGHT: &str = "write a duration above 0 and at most 24h, such as 10s or 500ms, or none";
+/// What a rate may be.
+pub(crate) const RATE_RIGHT: &str = "write requests per second, from 0.0001 to 1000000";
+/// What the time may be after which a request is dropped.
+pub(crate) const CANCEL_RIGHT: &str = "write a duration above 0 and at most 24h, such as 50ms";
 /// What a seed may be.
 pub(crate) const SEED_RIGHT: &str = "write a whole number from 0 to 18446744073709551615, or random";
 
@@ -51,6 +59,31 @@ pub(crate) fn parse_deadline(text: &str) -> Option<OrNone<Duration>> {
     }
     let deadline = humantime::parse_duration(text.trim()).ok()?;
     (!deadline.is_zero() && deadline <= MAX_DEADLINE).then_some(OrNone::Is(deadline))
+}
+
+/// A rate within its limits.
+pub(crate) fn checked_rate(rate: f64) -> Option<f64> {
+    RATES.contains(&rate).then_some(rate)
+}
+
+/// Reads a rate in plain digits.
+pub(crate) fn parse_rate(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    text.parse().ok().filter(|_| plain).and_then(checked_rate)
+}
+
+/// Requests at once where nothing says how many.
+pub(crate) fn default_concurrency(rate: Option<f64>) -> u32 {
+    if rate.is_some() { OPEN_CONCURRENCY } else { 1 }
+}
+
+/// Reads the time after which a request is dropped.
+pub(crate) fn parse_cancel_after(text: &str) -> Option<Duration> {
+    match parse_deadline(text)? {
+        OrNone::None => None,
+        OrNone::Is(after) => Some(after),
+    }
 }
 
 /// Reads a seed; `random` draws one that is short enough to be typed again.

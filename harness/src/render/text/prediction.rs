@@ -180,8 +180,13 @@ fn closed(prediction: &Prediction) -> Option<String> {
     } else {
         "none will arrive"
     };
+    let side = fault(prediction).and_then(|fault| fault.split_once("side=client@"));
+    let why = match side.and_then(|(_, caller)| caller.split(',').next()) {
+        Some(caller) => format!("{} fails them itself", shown(caller)),
+        None => "its port is closed".to_owned(),
+    };
     Some(format!(
-        "{calls} will be sent to {} for {}{most}, and {none}: its port is closed.",
+        "{calls} will be sent to {} for {}{most}, and {none}: {why}.",
         shown(&prediction.bottom.service),
         number::of(requests(prediction), "request")
     ))
@@ -206,7 +211,10 @@ fn condition(prediction: &Prediction, calls: Count) -> String {
     let first = option("first").and_then(|first| first.parse::<u128>().ok());
     let answered = prediction.bottom.still_fails == Some(0.0);
     let code = option("code").filter(|code| *code != "UNAVAILABLE");
+    let plain = ["side", "pushback"].iter().all(|key| option(key).is_none()) && option("at") != Some("headers");
     match (kind, first) {
+        ("fail", _) if !plain => format!(" with the fault {}", shown(fault)),
+        ("hang", None) if options.is_empty() => " if it never answers".to_owned(),
         ("none", _) => " if nothing fails".to_owned(),
         ("refuse", _) => ", its port is closed".to_owned(),
         ("fail", Some(first)) if answered && calls == Count::Of(first.saturating_add(1)) => {

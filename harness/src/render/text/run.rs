@@ -7,6 +7,7 @@ use super::{
     words::{self, LABEL, Screen, sentence, shown},
 };
 use crate::report::{Count, Expected, Link, Operations, Predicted, PredictionKind, Report, Service, Verdict};
+use chassis::fault::{ClientFault, ServiceFault};
 
 /// Column of the exit code in the last line.
 const EXIT: usize = 72;
@@ -282,20 +283,27 @@ pub(super) fn details(screen: &mut Screen, report: &Report) {
             screen.lines(words::labelled(label, &text));
         }
     }
+    for text in client_faults(report) {
+        screen.lines(words::labelled("fault", &text));
+    }
     let declared = picture::declared(&report.chain);
-    // `limit` is every retry loop that ran to its end, and no news.
     for link in &report.links {
         // Who makes one attempt anyway retries no code.
         let once = declared
             .iter()
             .any(|(name, attempts)| *name == link.from && *attempts <= 1);
-        let refused: Vec<String> = link
+        // `limit` is every retry loop that ran to its end: no news by itself, and what completes the others.
+        let mut refused: Vec<(&String, &u64)> = link
             .not_retried
             .iter()
-            .filter(|(reason, _)| *reason != "limit" && !(once && *reason == "code"))
-            .map(|(reason, calls)| format!("{}, {}", number::whole(*calls), no_retry(reason)))
+            .filter(|(reason, calls)| **calls > 0 && !(once && *reason == "code"))
             .collect();
-        if !refused.is_empty() {
+        refused.sort_by_key(|(reason, _)| *reason == "limit");
+        if refused.iter().any(|(reason, _)| *reason != "limit") {
+            let refused = refused.iter().filter(|(reason, _)| !(once && *reason == "limit"));
+            let refused: Vec<String> = refused
+                .map(|(reason, calls)| format!("{}, {}", number::whole(**calls), no_retry(reason)))
+                .collect();
             let text = format!("{} > {}: {}", shown(&link.from), shown(&link.to), refused.join("; "));
             screen.lines(words::labelled("not retried", &text));
         }
@@ -309,26 +317,9 @@ pub(super) fn details(screen: &mut Screen, report: &Report) {
             screen.lines(words::labelled("transport", &format!("{text} that no fault asked for")));
         }
     }
-    for row in &report.services {
-        let counted: Vec<String> = [
-            (row.late, "late"),
-            (row.dropped, "left by the caller"),
-            (row.expired, "ended by the deadline"),
-            (row.in_flight, "never finished"),
-        ]
-        .into_iter()
-        .filter_map(|(count, what)| {
-            count
-                .filter(|count| *count > 0)
-                .map(|count| format!("{} {what}", number::whole(count)))
-        })
-        .collect();
-        if !counted.is_empty() {
-            screen.lines(words::labelled(
-                "arrivals",
-                &format!("{}: {}", shown(&row.service), counted.join(", ")),
-            ));
-        }
+    let odd: Vec<String> = report.services.iter().filter_map(odd_arrivals).collect();
+    if !odd.is_empty() {
+        screen.lines(words::labelled("arrivals", &odd.join("; ")));
     }
     if !report.receipts_sample.complete && report.receipts_sample.of > 0 {
         let Operations { requested, .. } = report.operations;
@@ -336,6 +327,37 @@ pub(super) fn details(screen: &mut Screen, report: &Report) {
         let text = format!("a sample: {} of {of}", number::whole(report.receipts_sample.operations));
         screen.lines(words::labelled("receipts", &text));
     }
+}
+
+/// The faults that sat in a caller's own way out.
+fn client_faults(report: &Report) -> impl Iterator<Item = String> {
+    let services = report.scenario.get("services").and_then(serde_json::Value::as_object);
+    let faults = report.services.iter().filter_map(move |row| {
+        let fault: ServiceFault = services?.get(&row.service)?.get("fault")?.as_str()?.parse().ok()?;
+        let (caller, inside) = fault.side?;
+        let client = ClientFault {
+            fault: fault.fault,
+            inside,
+        };
+        Some(words::client_fault(&caller, &client.to_string()))
+    });
+    faults
+}
+
+/// What became of a service's arrivals besides being answered: `inventory: 6 late, 1 ended by the deadline`.
+fn odd_arrivals(row: &Service) -> Option<String> {
+    let counts = [
+        (row.late, "late"),
+        (row.dropped, "left by the caller"),
+        (row.expired, "ended by the deadline"),
+        (row.in_flight, "never finished"),
+    ];
+    let counted = counts.into_iter().filter_map(|(count, what)| {
+        let count = count.filter(|count| *count > 0)?;
+        Some(format!("{} {what}", number::whole(count)))
+    });
+    let counted: Vec<String> = counted.collect();
+    (!counted.is_empty()).then(|| format!("{}: {}", shown(&row.service), counted.join(", ")))
 }
 
 /// Work that was done more often than requests were answered: what a retry repeats.

@@ -259,17 +259,33 @@ fn refusals_to_retry_show_when_they_tell_something() {
     let mut report = samples::headline();
     report.links[3].not_retried.insert("budget".to_owned(), 12);
     report.services[3].late = Some(2);
+    report.services[3].dropped = Some(1);
+    report.services[2].expired = Some(1);
+    report.scenario = serde_json::json!({"services": {
+        "inventory": {"fault": "fail:first=1,side=client@pricing"},
+        "pricing": {"fault": "delay:ms=20,side=client@checkout,loop=outside"},
+        "checkout": {"fault": "fail"},
+    }});
     report.links[2].transport_errors = Some(1);
     let text = screen_of(&report);
     assert!(
-        text.contains("\nnot retried   pricing > inventory: 12, the budget was spent\n"),
+        text.contains(
+            "\nnot retried   pricing > inventory: 12, the budget was spent; 9, attempts\n              used up\n"
+        ),
         "{text}"
     );
     assert!(
         text.contains("\ntransport     checkout > pricing: 1 failure that no fault asked for\n"),
         "{text}"
     );
-    assert!(text.contains("\narrivals      inventory: 2 late\n"), "{text}");
+    for line in [
+        "\narrivals      pricing: 1 ended by the deadline; inventory: 2 late, 1 left by the\n              caller\n",
+        "\nfault         in pricing, inside its retry loop: fail:first=1\n",
+        "\nfault         in checkout, outside its retry loop: delay:ms=20\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(!text.contains("in frontend"), "{text}");
 }
 
 #[test]
@@ -286,7 +302,7 @@ fn reasons_not_to_retry_are_words_and_only_where_somebody_retries() {
     assert!(
         text.contains(
             "\nnot retried   frontend > checkout: 2,000, the caller had left; 3, the code is\n              \
-             not retried; 1, the answer had begun\n"
+             not retried; 1, the answer had begun; 1, attempts used up\n"
         ),
         "{text}"
     );

@@ -111,6 +111,13 @@ pub(super) fn labelled(label: &str, text: &str) -> Vec<String> {
     wrapped(&format!("{label:<LABEL$}"), LABEL, text)
 }
 
+/// Where a fault in a caller's own way out sits: `in pricing, inside its retry loop: fail`. `fault` is `inside:fail`.
+pub(super) fn client_fault(caller: &str, fault: &str) -> String {
+    let (place, fault) = fault.split_once(':').unwrap_or(("inside", fault));
+    let place = if place == "outside" { "outside" } else { "inside" };
+    format!("in {}, {place} its retry loop: {}", shown(caller), shown(fault))
+}
+
 /// Lines of a screen, collected.
 #[derive(Debug, Default)]
 pub(super) struct Screen(Vec<String>);

@@ -277,8 +277,21 @@ checkout            3   UNAVAILABLE, DEADLINE_EXCEEDED   none
 pricing             3   UNAVAILABLE                      none
 inventory           -   -                                fail:first=2
 
+limit         frontend gives each attempt 250ms
+hedge         frontend sends its next attempt after 50ms, without a failure
+throttle      frontend retries while more than half of its tokens are left:
+              max_tokens=10, token_ratio=0.1
+deadline      frontend passes none on
 back-off      checkout waits before it tries again: initial=25ms, multiplier=2,
               max=250ms, jitter=full
+budget        of checkout's retries: kind=window, ratio=0.2, min_per_second=0,
+              ttl=10s
+commit        checkout retries answers that have begun, up to a second message
+deadline      checkout passes on 1s at most
+detached      checkout works on when its caller has left
+pushback      pricing retries also where it is asked not to
+first tries   pricing retries no call that is a retry itself
+fault         in pricing, outside its retry loop: delay:ms=20+fail:first=1
 on failure    pricing answers INTERNAL when its own call failed
 codes         raw at pricing, as the transport gives them
 Not the same  pricing has settings 2, not 3: a request meets both. Switch again

@@ -163,6 +163,51 @@ fn unusual(status: &Status) -> Vec<String> {
                 format!("{name} waits before it tries again: {}", spaced(backoff)),
             );
         }
+        if let Some(limit) = &row.attempt_timeout {
+            say("limit", format!("{name} gives each attempt {}", shown(limit)));
+        }
+        if let Some(delay) = &row.hedge {
+            let text = format!(
+                "{name} sends its next attempt after {}, without a failure",
+                shown(delay)
+            );
+            say("hedge", text);
+        }
+        if let Some(throttle) = &row.throttle {
+            let text = format!(
+                "{name} retries while more than half of its tokens are left: {}",
+                spaced(throttle)
+            );
+            say("throttle", text);
+        }
+        if let Some(budget) = &row.budget {
+            say("budget", format!("of {name}'s retries: {}", spaced(budget)));
+        }
+        if row.commit.as_deref() == Some("message") {
+            say(
+                "commit",
+                format!("{name} retries answers that have begun, up to a second message"),
+            );
+        }
+        if row.pushback == Some(false) {
+            say("pushback", format!("{name} retries also where it is asked not to"));
+        }
+        if row.only_first_tries == Some(true) {
+            say("first tries", format!("{name} retries no call that is a retry itself"));
+        }
+        if let Some(deadline) = row.deadline.as_deref().filter(|deadline| *deadline != "pass") {
+            let text = match deadline {
+                "drop" => format!("{name} passes none on"),
+                most => format!("{name} passes on {} at most", shown(most)),
+            };
+            say("deadline", text);
+        }
+        if row.detached {
+            say("detached", format!("{name} works on when its caller has left"));
+        }
+        if let Some(fault) = &row.client_fault {
+            say("fault", words::client_fault(&row.service, fault));
+        }
         if let Some(code) = row.on_failure.as_deref().filter(|code| *code != "pass") {
             say(
                 "on failure",
@@ -346,7 +391,8 @@ fn notes(status: &Status) -> Vec<String> {
 }
 
 fn offer(screen: &mut Screen, status: &Status, program: &str) {
-    let broken = status.services.iter().any(|row| row.fault != "none");
+    let mut rows = status.services.iter();
+    let broken = rows.any(|row| row.fault != "none" || row.client_fault.is_some());
     let (switch, caption) = if broken {
         ("heal", "repair it")
     } else {

@@ -16,7 +16,7 @@ pub fn switched(switched: &Switched, program: &str, style: Style) -> String {
     let nothing = switched.changes.is_empty();
     let headline = if nothing {
         format!("Nothing changed: {}", prediction::headline(prediction))
-    } else if switched.changes.iter().any(|change| change.setting == "fault") {
+    } else if switched.changes.iter().any(is_fault) {
         prediction::headline_when(prediction, now(prediction).as_deref())
     } else {
         prediction::headline(prediction)
@@ -38,6 +38,11 @@ pub fn switched(switched: &Switched, program: &str, style: Style) -> String {
     screen.gap();
     offer(&mut screen, switched, program);
     screen.finish()
+}
+
+/// Whether a service misbehaves otherwise now, by itself or in its caller.
+fn is_fault(change: &Changed) -> bool {
+    change.setting == "fault" || change.setting == "client_fault"
 }
 
 /// What is true now, where a fault was switched; `None` where the usual condition says it better.
@@ -123,16 +128,25 @@ fn back(switched: &Switched) -> Option<(String, &'static str)> {
             .collect::<Vec<_>>()
     };
     let faults = of("fault");
-    if changes.is_empty() || faults.len() == changes.len() && faults.iter().all(|change| change.from == "none") {
+    let broke = |change: &Changed| is_fault(change) && change.from == "none";
+    if changes.is_empty() || changes.iter().all(broke) {
         if in_force.is_empty() {
             return Some(("fail".to_owned(), "break it"));
         }
         // What was broken before stays so on the way back.
-        let is_ours = |service: &str| changes.iter().any(|change| change.service == service);
-        let is_all = changes.is_empty() || in_force.iter().all(|(service, _)| is_ours(service));
-        let names = changes
-            .iter()
-            .map(|change| format!(" {}", command::word(&change.service)));
+        let is_ours = |(service, fault): &(&str, &str)| {
+            let in_caller = |change: &Changed| {
+                let side = format!("side=client@{}", change.service);
+                fault.split([':', ',', '+']).any(|key| key == side)
+            };
+            let of_itself = |change: &Changed| change.setting == "fault" && change.service == *service;
+            changes
+                .iter()
+                .any(|change| of_itself(change) || (change.setting == "client_fault" && in_caller(change)))
+        };
+        let is_all = changes.is_empty() || in_force.iter().all(is_ours);
+        let ours = in_force.iter().filter(|fault| is_ours(fault));
+        let names = ours.map(|(service, _)| format!(" {}", command::word(service)));
         let names = if is_all { String::new() } else { names.collect() };
         return Some((format!("heal{names}"), "repair it"));
     }
