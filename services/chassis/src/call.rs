@@ -1,7 +1,11 @@
 //! What a handler takes from its request and hands to the next: which request, which attempt path, which deadline. Only what
 //! stands here travels; all metadata on the wire is written fresh for each attempt.
 
-use crate::{config::Config, settings::Generation, telemetry};
+use crate::{
+    config::{Config, PassedOn},
+    settings::Generation,
+    telemetry,
+};
 use http::{HeaderMap, HeaderValue};
 use std::{
     fmt,
@@ -94,6 +98,8 @@ pub struct Context {
     pub path: Option<AttemptPath>,
     /// `grpc-previous-rpc-attempts` + 1.
     pub attempt: u32,
+    /// When it came, by this process's clock.
+    pub arrived: Instant,
     /// When this call must be over, by this process's clock.
     pub deadline: Option<Instant>,
     /// The request's absolute deadline, passed on unchanged as evidence.
@@ -135,6 +141,7 @@ impl Context {
             trace: TraceSlot::open(),
             path: Some(AttemptPath::root(request)),
             attempt: 1,
+            arrived: Instant::now(),
             deadline: deadline.map(|left| Instant::now() + left),
             request_deadline_us: deadline.map(|left| monotonic_us() + micros(left)),
         }
@@ -147,10 +154,12 @@ impl Context {
             .and_then(|value| value.parse::<u32>().ok())
             .unwrap_or(0);
         let left = text(TIMEOUT).and_then(parse_timeout);
+        let arrived = Instant::now();
         Self {
             path: text(ATTEMPT_PATH).and_then(AttemptPath::read),
             attempt: previous.saturating_add(1),
-            deadline: left.and_then(|left| Instant::now().checked_add(left)),
+            arrived,
+            deadline: left.and_then(|left| arrived.checked_add(left)),
             request_deadline_us: text(DEADLINE).and_then(|value| value.parse().ok()),
             generation,
             trace: TraceSlot::default(),
@@ -167,11 +176,27 @@ impl Context {
         self.path.as_ref().map_or(0, |path| path.request)
     }
 
-    /// A request to the next service, with a fresh head: this context rides along as an extension, nothing else does.
+    /// A request to the next service, with a fresh head: this context rides along as an extension, nothing else does, and of
+    /// its time what the configuration passes on. The request's own deadline, as evidence, is never changed.
     pub fn next<M>(&self, message: M) -> tonic::Request<M> {
         let mut request = tonic::Request::new(message);
-        request.extensions_mut().insert(self.clone());
+        request.extensions_mut().insert(Self {
+            deadline: self.passed_on(),
+            ..self.clone()
+        });
         request
+    }
+
+    /// When the calls that this arrival causes must be over.
+    fn passed_on(&self) -> Option<Instant> {
+        match self.generation.config.deadline {
+            PassedOn::Pass => self.deadline,
+            PassedOn::Drop => None,
+            PassedOn::AtMost(most) => {
+                let own = self.arrived.checked_add(most);
+                own.into_iter().chain(self.deadline).min()
+            }
+        }
     }
 
     /// The context of the request a handler was called with.
@@ -256,6 +281,29 @@ mod tests {
         ] {
             assert_eq!(AttemptPath::read(foreign), None, "{foreign}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_passed_on_is_what_the_configuration_says() {
+        let (second, ten) = (Duration::from_secs(1), Duration::from_secs(10));
+        // What is left for the call, three seconds after the arrival that causes it.
+        let left = async |deadline, given| {
+            let config = Config {
+                deadline,
+                ..Config::named("pricing")
+            };
+            let context = Context::root(1, given, Generation::first(config));
+            tokio::time::advance(3 * second).await;
+            let next = Context::of(&context.next(()));
+            assert_eq!(next.request_deadline_us, context.request_deadline_us);
+            next.deadline.map(|deadline| deadline - Instant::now())
+        };
+        assert_eq!(left(PassedOn::Pass, Some(ten)).await, Some(7 * second));
+        assert_eq!(left(PassedOn::Pass, None).await, None);
+        assert_eq!(left(PassedOn::Drop, Some(ten)).await, None);
+        assert_eq!(left(PassedOn::AtMost(5 * second), Some(ten)).await, Some(2 * second));
+        assert_eq!(left(PassedOn::AtMost(5 * second), None).await, Some(2 * second));
+        assert_eq!(left(PassedOn::AtMost(20 * second), Some(ten)).await, Some(7 * second));
     }
 
     #[test]

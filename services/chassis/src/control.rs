@@ -4,6 +4,7 @@ use crate::{
     counts::{Counts, LinkCounts, Range, Reading, Record, Totals},
     export::Export,
     settings::{Live, SwitchError},
+    stalls::{Stall, Stalls},
     telemetry::Telemetry,
 };
 use proto::lab::v1::{self as lab, control_server, ledger_server};
@@ -39,6 +40,8 @@ pub struct Control {
     pub counts: Arc<Counts>,
     /// Where spans go.
     pub telemetry: Arc<Telemetry>,
+    /// When this process was held up.
+    pub stalls: Arc<Stalls>,
     /// Turns true when the process is to leave.
     pub leaving: watch::Receiver<bool>,
     numbers: Arc<AtomicU64>,
@@ -75,12 +78,14 @@ impl Control {
         live: Arc<Live>,
         counts: Arc<Counts>,
         telemetry: Arc<Telemetry>,
+        stalls: Arc<Stalls>,
         leaving: watch::Receiver<bool>,
     ) -> Self {
         Self {
             live,
             counts,
             telemetry,
+            stalls,
             leaving,
             numbers: Arc::new(AtomicU64::new(1)),
             queued: Arc::default(),
@@ -132,6 +137,7 @@ impl ledger_server::Ledger for Control {
             service,
             &reading,
             self.counts.rejected_by_transport(),
+            &self.stalls,
         )))
     }
 
@@ -153,7 +159,7 @@ impl ledger_server::Ledger for Control {
     }
 }
 
-fn totals(service: String, reading: &Reading, rejected_by_transport: u64) -> lab::Totals {
+fn totals(service: String, reading: &Reading, rejected_by_transport: u64, stalls: &Stalls) -> lab::Totals {
     let sum = reading.totals();
     let arrivals = reading.generations.iter().flat_map(|(generation, totals)| {
         totals.arrivals.iter().map(|(key, count)| lab::Arrivals {
@@ -182,6 +188,14 @@ fn totals(service: String, reading: &Reading, rejected_by_transport: u64) -> lab
         records_lost: reading.records_lost,
         given_up_through: reading.given_up_through,
         generations: reading.generations.iter().map(generation).collect(),
+        stalls: stalls.read().into_iter().map(stall).collect(),
+    }
+}
+
+fn stall(stall: Stall) -> lab::Stall {
+    lab::Stall {
+        at_us: stall.at_us,
+        late_us: stall.late_us,
     }
 }
 

@@ -11,13 +11,14 @@ pub use totals::{ArrivalKey, Spans, Totals};
 use crate::{
     call::{AttemptPath, Context, FOREIGN, monotonic_us},
     code::{self, Code},
+    connection::Connection,
 };
 use records::{Place, Records};
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 use thiserror::Error;
@@ -40,7 +41,7 @@ pub enum Outcome {
     Expired,
     /// Its caller left.
     Dropped,
-    /// Its connection or its stream was ended by a reset or GOAWAY that a fault asked for.
+    /// Its connection or its stream was ended on this side: by a reset or GOAWAY that a fault asked for, or with its port.
     Cut,
 }
 
@@ -324,7 +325,7 @@ impl Counts {
             generation,
         };
         let place = ledger.records.keep(record);
-        Arrived {
+        let arrival = Arrival {
             counts: Arc::clone(self),
             method,
             attempt,
@@ -332,7 +333,12 @@ impl Counts {
             followed,
             start_us,
             place,
-            open: true,
+            end: OnceLock::new(),
+            work_done: AtomicBool::new(false),
+        };
+        Arrived {
+            work: Work(Arc::new(arrival)),
+            on: None,
         }
     }
 
@@ -476,9 +482,19 @@ fn method_name(known: &mut Vec<Arc<str>>, method: &str) -> Arc<str> {
     name
 }
 
-/// An arrival that was counted and has not ended.
+/// An arrival that was counted and has not ended. Dropped unfinished, it has lost its caller, or its connection was cut.
 #[derive(Debug)]
 pub struct Arrived {
+    work: Work,
+    on: Option<Connection>,
+}
+
+/// The work of an arrival. Its end is counted when all of it is over: work that goes on after its caller has left is in flight.
+#[derive(Debug, Clone)]
+pub struct Work(Arc<Arrival>);
+
+#[derive(Debug)]
+struct Arrival {
     counts: Arc<Counts>,
     method: Arc<str>,
     attempt: u32,
@@ -487,25 +503,69 @@ pub struct Arrived {
     followed: u64,
     start_us: u64,
     place: Option<Place>,
-    open: bool,
+    /// When and how it ended for its caller.
+    end: OnceLock<(u64, Outcome)>,
+    work_done: AtomicBool,
 }
 
 impl Arrived {
-    /// Counts the end.
-    pub fn end(mut self, outcome: Outcome, work_done: bool) {
-        self.close(outcome, work_done);
+    /// Names the connection it came on.
+    #[must_use]
+    pub fn on(mut self, connection: Option<Connection>) -> Self {
+        self.on = connection;
+        self
     }
 
-    fn close(&mut self, outcome: Outcome, work_done: bool) {
-        if !std::mem::take(&mut self.open) {
-            return;
+    /// Ends it. Counted when its work is over too.
+    pub fn end(self, outcome: Outcome, work_done: bool) {
+        if work_done {
+            self.work.done();
         }
-        let duration_us = monotonic_us().saturating_sub(self.start_us);
+        let _ = self.work.0.end.set((monotonic_us(), outcome));
+    }
+
+    /// Ends it without an answer: its caller left, or it was cut.
+    pub fn left(self, work_done: bool) {
+        let outcome = self.without_answer();
+        self.end(outcome, work_done);
+    }
+
+    /// Its work, for whoever may go on with it.
+    pub fn work(&self) -> Work {
+        self.work.clone()
+    }
+
+    fn without_answer(&self) -> Outcome {
+        if self.on.as_ref().is_some_and(Connection::is_cut) {
+            Outcome::Cut
+        } else {
+            Outcome::Dropped
+        }
+    }
+}
+
+impl Work {
+    /// Notes that it was done, once however often it is said.
+    pub fn done(&self) {
+        self.0.work_done.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Arrived {
+    fn drop(&mut self) {
+        let outcome = self.without_answer();
+        self.work.0.end.get_or_init(|| (monotonic_us(), outcome));
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        let (end_us, outcome) = self.end.get().copied().unwrap_or((self.start_us, Outcome::Dropped));
         let mut ledger = self.counts.ledger();
         // Its bucket may have been put together with others meanwhile, its start with it.
         let totals = ledger.bucket_of(self.generation, self.followed);
         totals.in_flight -= 1;
-        totals.work_done += u64::from(work_done);
+        totals.work_done += u64::from(*self.work_done.get_mut());
         let key = ArrivalKey {
             method: Arc::clone(&self.method),
             attempt: self.attempt,
@@ -513,21 +573,15 @@ impl Arrived {
         };
         *totals.arrivals.entry(key).or_default() += 1;
         if let Some(place) = self.place {
-            ledger.records.end(place, duration_us, outcome);
+            ledger.records.end(place, end_us.saturating_sub(self.start_us), outcome);
         }
-    }
-}
-
-impl Drop for Arrived {
-    fn drop(&mut self) {
-        self.close(Outcome::Dropped, false);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::Config, settings::Generation};
+    use crate::{config::Config, connection::End, settings::Generation};
 
     fn context(request: u64, attempt: u32) -> Context {
         under(&Generation::first(Config::named("inventory")), request, attempt)
@@ -537,10 +591,7 @@ mod tests {
         Context {
             path: Some(AttemptPath::root(request).then(attempt)),
             attempt,
-            deadline: None,
-            request_deadline_us: None,
-            generation: Arc::clone(generation),
-            trace: crate::call::TraceSlot::default(),
+            ..Context::root(request, None, Arc::clone(generation))
         }
     }
 
@@ -577,6 +628,47 @@ mod tests {
             totals.arrivals.keys().map(|key| key.outcome.name()).collect::<Vec<_>>(),
             ["dropped"]
         );
+    }
+
+    #[test]
+    fn an_arrival_without_an_answer_was_cut_where_its_connection_was() {
+        let counts = Counts::new(10);
+        let (cut, lives) = (Connection::default(), Connection::default());
+        let arrive = |on: &Connection| counts.arrive("m", &context(1, 1)).on(Some(on.clone()));
+        let (first, second, third) = (arrive(&cut), arrive(&cut), arrive(&lives));
+        cut.end(End::Reset);
+        drop(first);
+        second.left(false);
+        drop(third);
+        let outcomes: Vec<_> = (counts.totals().arrivals.iter())
+            .map(|(key, count)| (key.outcome.name(), *count))
+            .collect();
+        assert_eq!(outcomes, [("dropped", 1), ("cut", 2)]);
+    }
+
+    #[test]
+    fn work_that_goes_on_is_in_flight_and_is_done_once() {
+        let counts = Counts::new(10);
+        let arrived = counts.arrive("m", &context(1, 1));
+        let work = arrived.work();
+        drop(arrived);
+        let read = || {
+            let totals = counts.totals();
+            (
+                totals.in_flight,
+                totals.work_done,
+                totals.arrivals.values().sum::<u64>(),
+            )
+        };
+        assert_eq!(read(), (1, 0, 0));
+        work.done();
+        work.done();
+        drop(work);
+        assert_eq!(read(), (0, 1, 1));
+        let answered = counts.arrive("m", &context(1, 2));
+        answered.work().done();
+        answered.end(Outcome::Answered(Code::Ok.into()), true);
+        assert_eq!(read(), (0, 2, 2));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a fault is: its grammar, its draw and its decision. Pure; `layers::fault` and `listen` obey it.
+//! What a fault is: its grammar, its draw and its decision. Pure; `layers::fault`, `layers::client_fault` and `listen` obey it.
 //!
 //! The grammar is the same on the command line, in scenario files and in the environment: `KIND[:key=value,…]`, and
 //! `delay:…+KIND:…` for a fault that comes late.
@@ -7,7 +7,7 @@ mod grammar;
 
 pub use grammar::{FaultError, ServiceFault};
 
-use crate::code::Code;
+use crate::{call::Context, code::Code, seen::Seen};
 use std::time::Duration;
 
 /// How a service misbehaves: how late, and then how.
@@ -234,6 +234,25 @@ pub fn decide(fault: &Fault, earlier: Earlier, draw: Draw<'_>) -> Verdict {
         Kind::None
     };
     Verdict { delay, then }
+}
+
+/// Decides what happens to whoever comes with this context, and remembers that it came.
+pub fn verdict(fault: &Fault, context: &Context, seen: &mut Seen) -> Verdict {
+    let path = context.path.as_ref();
+    let (count_requests, count_paths) = fault.remembers();
+    let before = seen.arrive(path, count_requests, count_paths);
+    let (request, path) = path.map_or((before.in_process, &[][..]), |path| (path.request, &path.attempts[..]));
+    let draw = Draw {
+        seed: context.generation.config.seed,
+        request,
+        path,
+        occurrence: before.occurrence,
+    };
+    let earlier = Earlier {
+        in_request: before.in_request,
+        in_process: before.in_process,
+    };
+    decide(fault, earlier, draw)
 }
 
 impl When {

@@ -4,7 +4,7 @@
 use crate::{
     Request, Response,
     counts::Counts,
-    layers::{Wrap, deadline::DeadlineIn, fault::FaultLayer, ledger::Ledger, trace::TraceArrival},
+    layers::{Wrap, deadline::DeadlineIn, detach::Detach, fault::FaultLayer, ledger::Ledger, trace::TraceArrival},
     settings::Live,
 };
 use std::{convert::Infallible, sync::Arc};
@@ -38,6 +38,8 @@ where
         .layer(Wrap(TraceArrival { counts }))
         // A duration becomes a point in time as early as possible; the ledger has read it, here it is enforced.
         .layer(Wrap(DeadlineIn))
+        // What lies below goes on without its caller, where the settings say so; the deadline has ended the arrival by then.
+        .layer(Wrap(Detach))
         // Behaves as the broken service itself.
         .layer(Wrap(FaultLayer));
     Shop {

@@ -31,6 +31,7 @@ pub mod body;
 pub mod call;
 pub mod code;
 pub mod config;
+pub mod connection;
 pub mod control;
 pub mod conventions;
 pub mod counts;
@@ -45,6 +46,7 @@ pub mod policy;
 pub mod process;
 pub mod seen;
 pub mod settings;
+pub mod stalls;
 pub mod telemetry;
 
 /// A request as every layer sees it: never a message type.

@@ -3,14 +3,28 @@
 //! Not tonic's transport server: that adds a timer of its own which answers before the caller's deadline does, cannot close one
 //! connection or the port, and waits for ever for silent peers when it stops.
 
-use crate::{counts::Counts, fault::Fault};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    service::TowerToHyperService,
+use crate::{
+    Response,
+    connection::{Connection, End, Instead},
+    counts::Counts,
+    fault::Fault,
 };
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use futures_util::future::BoxFuture;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
 use thiserror::Error;
 use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpSocket, TcpStream},
     sync::watch,
     task::JoinSet,
@@ -27,8 +41,8 @@ const PENDING_RESETS: usize = 1_000_000;
 const HEADER_LIST: u32 = 1024 * 1024;
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
-/// Longest wait for connections to finish when the process stops. A silent peer must not hold it, and the parent that kills
-/// after two seconds leaves time for the last spans.
+/// Longest wait for a peer to take what is still to be written to it, when its connection or the process ends. A silent one must
+/// not hold the process, and the parent that kills after two seconds leaves time for the last spans.
 const DRAIN: Duration = Duration::from_secs(1);
 /// Pause after the system refused to accept (out of file descriptors): the loop must not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -110,6 +124,7 @@ impl Port {
         let routes = routes.prepare();
         let mut stopped = stop.clone();
         let mut connections = JoinSet::new();
+        let mut closed = Arc::new(AtomicBool::new(false));
         loop {
             let state = { *gate.borrow_and_update() };
             let listener = match state {
@@ -117,6 +132,8 @@ impl Port {
                 Gate::Closed => None,
             };
             if state == Gate::Closed {
+                // Told before they are cut, so that what is on them counts as cut and not as given up by its caller.
+                std::mem::take(&mut closed).store(true, Ordering::Relaxed);
                 connections.shutdown().await;
             }
             loop {
@@ -130,7 +147,8 @@ impl Port {
                     Ok(()) = gate.changed() => break,
                     accepted = accept(listener.as_ref()) => match accepted {
                         Ok(stream) => {
-                            connections.spawn(connection(stream, routes.clone(), counts.clone(), stop.clone()));
+                            let on = Connection::of_port(&closed);
+                            connections.spawn(connection(stream, on, routes.clone(), counts.clone(), stop.clone()));
                         }
                         Err(_) => sleep(ACCEPT_PAUSE).await,
                     },
@@ -160,9 +178,21 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
     }
 }
 
-async fn connection(stream: TcpStream, routes: Routes, counts: Option<Arc<Counts>>, mut stop: watch::Receiver<bool>) {
+async fn connection(
+    stream: TcpStream,
+    on: Connection,
+    routes: Routes,
+    counts: Option<Arc<Counts>>,
+    mut stop: watch::Receiver<bool>,
+) {
     // Answers are written in several pieces; without this they may wait 40 ms for a delayed acknowledgement.
     let _ = stream.set_nodelay(true);
+    let blocked = Arc::new(AtomicBool::new(false));
+    let socket = Socket {
+        stream,
+        on: on.clone(),
+        blocked: Arc::clone(&blocked),
+    };
     let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -173,19 +203,129 @@ async fn connection(stream: TcpStream, routes: Routes, counts: Option<Arc<Counts
         .max_local_error_reset_streams(PENDING_RESETS)
         .max_header_list_size(HEADER_LIST)
         .auto_date_header(false);
-    let serving = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    let streams = Streams { routes, on: on.clone() };
+    let serving = builder.serve_connection(TokioIo::new(socket), streams);
     tokio::pin!(serving);
-    let ended = tokio::select! {
-        ended = serving.as_mut() => ended,
-        () = until(&mut stop) => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
+    let mut is_leaving = false;
+    let ended = loop {
+        tokio::select! {
+            biased;
+            end = on.asked() => {
+                if end == End::GoAway {
+                    // The first GOAWAY of a graceful shutdown covers every stream there can be. One turn of the library puts
+                    // it into its buffer and writes that; it is out when the socket took all of it.
+                    serving.as_mut().graceful_shutdown();
+                    let written = std::future::poll_fn(|context| match serving.as_mut().poll(context) {
+                        Poll::Pending if blocked.load(Ordering::Relaxed) => Poll::Pending,
+                        _ => Poll::Ready(()),
+                    });
+                    let _ = timeout(DRAIN, written).await;
+                }
+                return;
+            }
+            ended = serving.as_mut() => break ended,
+            () = until(&mut stop), if !is_leaving => {
+                is_leaving = true;
+                serving.as_mut().graceful_shutdown();
+            }
         }
     };
     if let (Err(error), Some(counts)) = (ended, counts)
         && is_library_made(&error)
     {
         counts.rejected();
+    }
+}
+
+/// What answers the streams of one connection: tonic's routes, and what an answer may ask for instead of being sent.
+struct Streams {
+    routes: Routes,
+    on: Connection,
+}
+
+impl hyper::service::Service<http::Request<hyper::body::Incoming>> for Streams {
+    type Response = Response;
+    /// The library resets a stream with the reason that its service fails with.
+    type Error = h2::Error;
+    type Future = BoxFuture<'static, Result<Response, h2::Error>>;
+
+    fn call(&self, mut request: http::Request<hyper::body::Incoming>) -> Self::Future {
+        use tower::ServiceExt as _;
+        let (routes, on) = (self.routes.clone(), self.on.clone());
+        request.extensions_mut().insert(on.clone());
+        Box::pin(async move {
+            let response = match routes.oneshot(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            };
+            match response.extensions().get::<Instead>() {
+                None => Ok(response),
+                Some(Instead::ResetStream(reason)) => Err((*reason).into()),
+                Some(Instead::End(end)) => {
+                    on.end(*end);
+                    // Until the connection has ended, and this with it.
+                    std::future::pending().await
+                }
+            }
+        })
+    }
+}
+
+/// The socket of a connection.
+struct Socket {
+    stream: TcpStream,
+    on: Connection,
+    /// Whether the system would take no more when it was last written to.
+    blocked: Arc<AtomicBool>,
+}
+
+impl Socket {
+    fn wrote<T>(&self, poll: Poll<T>) -> Poll<T> {
+        self.blocked.store(poll.is_pending(), Ordering::Relaxed);
+        poll
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.on.ends() == Some(End::Reset) {
+            // Closed without lingering: the peer gets a reset and whatever was still to be sent is thrown away.
+            let _ = self.stream.set_zero_linger();
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.wrote(wrote)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.wrote(wrote)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{
     counts::Counts,
     layers::{
         Below, Wrap,
+        client_fault::ClientFaultLayer,
         deadline::DeadlineOut,
         retry::{Chances, Retry},
         trace::{TraceAttempt, TraceCall},
@@ -64,17 +65,28 @@ pub fn outbound(config: &Config, counts: &Arc<Counts>) -> Result<Outbound, Outbo
 fn stack(config: &Config, callee: Callee, counts: &Arc<Counts>, wire: impl Below + Sync + 'static) -> Outbound {
     let shared = || Arc::clone(counts);
     let retry = Retry::new(callee.clone(), shared(), chances(config.seed));
+    let callee = Arc::new(callee);
+    let fault = |inside| ClientFaultLayer {
+        inside,
+        counts: shared(),
+        callee: Arc::clone(&callee),
+    };
     let layered = ServiceBuilder::new()
         // Outside the loop: one span for the call, which holds the back-offs.
         .layer(Wrap(TraceCall { counts: shared() }))
+        // A fault of the caller's own that meets whole calls: what it fails is no attempt.
+        .layer(Wrap(fault(false)))
         // One call in, n attempts out; all below happens once per attempt.
         .layer(Wrap(retry))
+        // A fault of the caller's own that meets attempts: it takes their time before they are told what is
+        // left of it, and what it fails leaves no attempt span.
+        .layer(Wrap(fault(true)))
         // Inside the loop: a `grpc-timeout` copied to each attempt would multiply the deadline.
         .layer(Wrap(DeadlineOut))
         // A span per attempt; its context is what travels.
         .layer(Wrap(TraceAttempt {
             counts: shared(),
-            callee: Arc::new(callee),
+            callee,
         }))
         .service(wire);
     BoxCloneSyncService::new(layered)

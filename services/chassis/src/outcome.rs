@@ -18,6 +18,10 @@ pub struct WorkDone;
 #[derive(Debug, Clone, Copy)]
 pub struct Expired;
 
+/// Rides on a request whose work goes on without its caller; ends when the caller has left.
+#[derive(Debug, Clone)]
+pub struct CallerLeft(pub tokio::sync::watch::Receiver<()>);
+
 /// What became of an attempt below the layers: no answer of the callee, but of the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportFailure {
@@ -25,6 +29,8 @@ pub enum TransportFailure {
     Refused,
     /// The connection was lost, closed or reset, or could not be made for another reason.
     Lost,
+    /// The stream was reset; the connection lives.
+    StreamReset,
 }
 
 /// What the head of an answer says.
@@ -86,6 +92,7 @@ pub fn of_transport(error: Box<dyn Error + Send + Sync>, codes: TransportCodes) 
     let failure = match (timed_out, refused) {
         (true, _) => None,
         (false, true) => Some(TransportFailure::Refused),
+        (false, false) if stream_code.is_some() => Some(TransportFailure::StreamReset),
         (false, false) => Some(TransportFailure::Lost),
     };
     let text = chain(error.as_ref());
@@ -93,8 +100,9 @@ pub fn of_transport(error: Box<dyn Error + Send + Sync>, codes: TransportCodes) 
     let code = match (codes, stream_code) {
         (TransportCodes::Raw, _) => given.code(),
         _ if timed_out => Code::DeadlineExceeded,
-        // A stream reset says something of its own (gRPC over HTTP/2); tonic's table for it is the standard one.
-        (_, Some(_)) if given.code() != Code::Unknown => given.code(),
+        // A stream reset says something of its own (gRPC over HTTP/2); tonic's table for it is the standard one, and what
+        // stands in none is UNKNOWN.
+        (_, Some(_)) => given.code(),
         _ => Code::Unavailable,
     };
     (Status::new(code, text), failure)
@@ -173,9 +181,12 @@ mod tests {
         for (reason, code) in [
             (h2::Reason::REFUSED_STREAM, Code::Unavailable),
             (h2::Reason::ENHANCE_YOUR_CALM, Code::ResourceExhausted),
+            (h2::Reason::CANCEL, Code::Cancelled),
+            (h2::Reason::INTERNAL_ERROR, Code::Internal),
+            (h2::Reason::HTTP_1_1_REQUIRED, Code::Unknown),
         ] {
-            let (status, _) = of_transport(reset(reason), TransportCodes::Normalized);
-            assert_eq!(status.code(), code);
+            let (status, failure) = of_transport(reset(reason), TransportCodes::Normalized);
+            assert_eq!((status.code(), failure), (code, Some(TransportFailure::StreamReset)));
         }
     }
 

@@ -8,6 +8,7 @@ use crate::{
     listen::{BindError, Gate, Port},
     outbound::OutboundError,
     settings::Live,
+    stalls::Stalls,
     telemetry::{Telemetry, TelemetryError},
 };
 use std::{
@@ -175,6 +176,7 @@ pub async fn serve(
         Arc::clone(&live),
         Arc::clone(&counts),
         Arc::clone(&telemetry),
+        Stalls::watch(),
         left.clone(),
     );
     let control_routes = control.routes(token).add_service(health_service);

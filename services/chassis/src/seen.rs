@@ -1,9 +1,11 @@
-//! What has arrived so far, as far as a fault may ask: how many arrivals in all, how many of a request, how often a path.
+//! What has arrived so far, as far as a fault may ask: how many arrivals in all, how many of a request, how often a path, and
+//! how many are being worked on.
 
 use crate::call::AttemptPath;
 use std::{
     collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
 };
 
 /// Requests whose arrivals are remembered: far more than can be in flight at once.
@@ -18,6 +20,14 @@ pub struct Seen {
     arrivals: u64,
     requests: HashMap<u64, SeenRequest>,
     order: VecDeque<u64>,
+    /// One more than there are places taken.
+    places: Arc<()>,
+}
+
+/// A place among those that are worked on, given back when it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    _taken: Arc<()>,
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +52,14 @@ impl Seen {
     /// How many have arrived in all.
     pub fn arrivals(&self) -> u64 {
         self.arrivals
+    }
+
+    /// Takes one of so many places; `None` when all are taken.
+    pub fn enter(&mut self, capacity: u32) -> Option<Place> {
+        let taken = Arc::strong_count(&self.places) - 1;
+        (taken < usize::try_from(capacity).unwrap_or(usize::MAX)).then(|| Place {
+            _taken: Arc::clone(&self.places),
+        })
     }
 
     /// Remembers an arrival, as far as is asked for, and answers what came before it.
@@ -78,5 +96,20 @@ impl Seen {
         before.occurrence = *times;
         *times += 1;
         before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_taken_until_it_is_dropped() {
+        let mut seen = Seen::default();
+        let places = [seen.enter(2), seen.enter(2)];
+        assert!(places.iter().all(Option::is_some) && seen.enter(2).is_none());
+        drop(places);
+        assert!(seen.enter(1).is_some());
+        assert!(seen.enter(0).is_none());
     }
 }

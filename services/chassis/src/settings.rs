@@ -22,6 +22,8 @@ pub struct Generation {
     pub config: Config,
     /// What has arrived under it, as far as a fault may ask: `first=N` begins anew with each generation.
     seen: Mutex<Seen>,
+    /// What has passed the fault in its outbound stack, likewise.
+    seen_outbound: Mutex<Seen>,
 }
 
 impl Generation {
@@ -35,12 +37,18 @@ impl Generation {
             number,
             config,
             seen: Mutex::default(),
+            seen_outbound: Mutex::default(),
         })
     }
 
     /// What has arrived under these settings.
     pub fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has passed the fault in the outbound stack under these settings.
+    pub fn seen_outbound(&self) -> MutexGuard<'_, Seen> {
+        self.seen_outbound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     body::{self, Ending},
     call::Context,
     code::Code,
+    connection::{Connection, Instead},
     counts::{Counts, Outcome},
     outcome::{self, Expired, Head, WorkDone},
     settings::Live,
@@ -29,11 +30,18 @@ impl Around for Ledger {
             context.path = Some(self.counts.foreign_path(context.attempt));
         }
         let method = request.uri().path().trim_start_matches('/');
-        let arrived = self.counts.arrive(method, &context);
+        let connection = request.extensions().get::<Connection>().cloned();
+        let arrived = self.counts.arrive(method, &context).on(connection);
         request.extensions_mut().insert(context);
+        request.extensions_mut().insert(arrived.work());
         let response = ask(&mut below, request).await;
         let work_done = response.extensions().get::<WorkDone>().is_some();
         match outcome::head(&response) {
+            // What stands in the answer is never sent.
+            _ if response.extensions().get::<Instead>().is_some() => {
+                arrived.end(Outcome::Cut, work_done);
+                response
+            }
             Head::TrailersOnly(_) if response.extensions().get::<Expired>().is_some() => {
                 arrived.end(Outcome::Expired, work_done);
                 response
@@ -46,7 +54,7 @@ impl Around for Ledger {
                 body::watch(inner, None, move |ending| match ending {
                     Ending::Code(code) => arrived.end(Outcome::Answered(code.into()), work_done || code == Code::Ok),
                     Ending::Broken => arrived.end(Outcome::Answered(Code::Unknown.into()), work_done),
-                    Ending::Dropped => arrived.end(Outcome::Dropped, work_done),
+                    Ending::Dropped => arrived.left(work_done),
                 })
             }),
         }

@@ -1,7 +1,9 @@
 //! The layers: one file each, none leans on another. A layer is one async function around what lies below it; `Wrap` makes a
 //! tower layer of it.
 
+pub mod client_fault;
 pub mod deadline;
+pub mod detach;
 pub mod fault;
 pub mod ledger;
 pub mod retry;
@@ -25,7 +27,7 @@ impl<S> Below for S where
 /// One async function around what lies below.
 pub trait Around: Clone + Send + 'static {
     /// Answers a request, asking `below` as often as it likes.
-    fn around(self, request: Request, below: impl Below) -> impl Future<Output = Response> + Send;
+    fn around(self, request: Request, below: impl Below + 'static) -> impl Future<Output = Response> + Send;
 }
 
 /// Asks what lies below once.

@@ -186,7 +186,9 @@ impl Retry {
     fn count_transport(&self, context: &Context, response: &Response) {
         match response.extensions().get::<TransportFailure>() {
             Some(TransportFailure::Refused) => self.count(context, |link| link.connect_refused += 1),
-            Some(TransportFailure::Lost) => self.count(context, |link| link.transport_errors += 1),
+            Some(TransportFailure::Lost | TransportFailure::StreamReset) => {
+                self.count(context, |link| link.transport_errors += 1)
+            }
             None => {}
         }
     }
