@@ -15,7 +15,7 @@ use chassis::{
     counts::{Counts, Outcome, Refusal},
     fault::Fault,
 };
-use model::verdict::{Disturbance, Observation, Observed, ObservedLink};
+use model::verdict::{Disturbance, Late, Observation, Observed, ObservedLink};
 use proto::lab::v1 as lab;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,6 +39,8 @@ pub struct Evidence {
     pub disturbances: Vec<Disturbance>,
     /// The generation that was predicted, where services are attached that others may switch.
     pub generation: Option<u64>,
+    /// How late the processes were.
+    pub latest: Option<Late>,
 }
 
 /// What is known of one service.
@@ -166,7 +168,7 @@ impl Evidence {
                 .map(|(code, count)| (crate::plan::code(code), count))
                 .collect(),
             disturbances,
-            latest: None,
+            latest: self.latest.clone(),
         }
     }
 

@@ -11,11 +11,17 @@ use crate::{
     scenario::{Load, Role},
     tally::Tally,
 };
-use chassis::{config::Config, counts::Counts, outbound::OutboundError, telemetry::Telemetry};
+use chassis::{
+    call::monotonic_us, config::Config, counts::Counts, outbound::OutboundError, stalls::Stalls, telemetry::Telemetry,
+};
 use futures_util::future::join_all;
-use model::{Count, Prediction, verdict::Disturbance};
+use model::{
+    Count, Prediction,
+    verdict::{Disturbance, Late},
+};
 use proto::lab::v1 as lab;
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -42,6 +48,10 @@ pub struct Observer {
     totals: Vec<Option<lab::Totals>>,
     disturbances: Vec<Disturbance>,
     troubled: Vec<String>,
+    /// From the first request to the last answer, microseconds of the machine's monotonic clock.
+    load_us: (u64, u64),
+    /// How late each process was during the load, at most.
+    late_us: BTreeMap<String, u64>,
 }
 
 impl Observer {
@@ -59,7 +69,9 @@ impl Observer {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut interrupted = false;
-        loop {
+        let own_stalls = Stalls::watch();
+        self.load_us = (monotonic_us(), u64::MAX);
+        let loaded = loop {
             tokio::select! {
                 biased;
                 Ok(_) = interrupt.wait_for(|stop| *stop), if !interrupted => {
@@ -67,13 +79,30 @@ impl Observer {
                     self.note_interrupt(true);
                     let _ = stop.send(true);
                 }
-                loaded = driving.as_mut() => return loaded,
+                loaded = driving.as_mut() => break loaded,
                 _ = look.tick() => {
                     if self.look_after(fleet) {
                         let _ = stop.send(true);
                     }
                 }
             }
+        };
+        self.load_us.1 = monotonic_us();
+        let stalls = own_stalls.read();
+        self.note_stalls(CLIENT, stalls.into_iter().map(|stall| (stall.at_us, stall.late_us)));
+        loaded
+    }
+
+    /// Notes how late a process was while requests were under way: what detached work did later counts too.
+    fn note_stalls(&mut self, process: &str, stalls: impl Iterator<Item = (u64, u64)>) {
+        let began_us = self.load_us.0;
+        let late_us = stalls
+            .filter(|(at_us, _)| *at_us >= began_us)
+            .map(|(_, late_us)| late_us)
+            .max();
+        if let Some(late_us) = late_us {
+            let known = self.late_us.entry(process.to_owned()).or_default();
+            *known = late_us.max(*known);
         }
     }
 
@@ -168,7 +197,7 @@ impl Observer {
     /// Reads every total once; answers whether one changed, and who did not answer. A total that goes back is noted.
     async fn read(&mut self, labs: &[Lab]) -> (bool, Vec<String>) {
         let readings = self.ask(labs, Lab::totals).await;
-        let (mut changed, mut silent) = (false, Vec::new());
+        let (mut changed, mut silent, mut stalls) = (false, Vec::new(), Vec::new());
         for ((lab, before), reading) in labs.iter().zip(&mut self.totals).zip(readings) {
             let service = || lab.service().to_owned();
             match reading {
@@ -181,7 +210,9 @@ impl Observer {
                     });
                 }
                 Some(Err(_)) => silent.push(service()),
-                Some(Ok(now)) => {
+                Some(Ok(mut now)) => {
+                    // A busy machine is nothing that is counted.
+                    stalls.push((lab.service(), std::mem::take(&mut now.stalls)));
                     if let Some((from, to)) = before.as_ref().and_then(|before| went_back(before, &now)) {
                         self.disturbances.push(Disturbance::TotalsWentBack {
                             service: service(),
@@ -193,6 +224,9 @@ impl Observer {
                     *before = Some(now);
                 }
             }
+        }
+        for (service, stalls) in stalls {
+            self.note_stalls(service, stalls.iter().map(|stall| (stall.at_us, stall.late_us)));
         }
         (changed, silent)
     }
@@ -297,6 +331,7 @@ impl Observer {
         tally: Tally,
     ) -> Evidence {
         Evidence {
+            latest: self.latest(),
             generation,
             services,
             client,
@@ -304,6 +339,15 @@ impl Observer {
             tally,
             disturbances: self.disturbances,
         }
+    }
+
+    /// How late the processes were together, each at its worst: a request passes through all of them.
+    fn latest(&self) -> Option<Late> {
+        let (process, _) = self.late_us.iter().max_by_key(|(_, late_us)| **late_us)?;
+        Some(Late {
+            process: process.clone(),
+            us: self.late_us.values().sum(),
+        })
     }
 }
 

@@ -26,22 +26,52 @@ const FACTS: [(&str, &[&str], &[u64]); 24] = [
         &["a > b x3 > c down", "-n", "10", "--set", TEN],
         &[10, 10, 13],
     ),
-    ("three_throttles_and_one_request", &["-n", "1", "--set", TEN], &[1, 3, 6, 9]),
-    ("three_throttles_and_two_requests", &["-n", "2", "--set", TEN], &[2, 5, 8, 11]),
-    ("three_throttles_and_ten_requests", &["-n", "10", "--set", TEN], &[10, 13, 16, 19]),
+    (
+        "three_throttles_and_one_request",
+        &["-n", "1", "--set", TEN],
+        &[1, 3, 6, 9],
+    ),
+    (
+        "three_throttles_and_two_requests",
+        &["-n", "2", "--set", TEN],
+        &[2, 5, 8, 11],
+    ),
+    (
+        "three_throttles_and_ten_requests",
+        &["-n", "10", "--set", TEN],
+        &[10, 13, 16, 19],
+    ),
     (
         "a_window_of_a_fifth",
-        &["a x3 > b down", "-n", "100", "--set", "retry.budget={kind=\"window\",ratio=0.2,min_per_second=0}"],
+        &[
+            "a x3 > b down",
+            "-n",
+            "100",
+            "--set",
+            "retry.budget={kind=\"window\",ratio=0.2,min_per_second=0}",
+        ],
         &[100, 120],
     ),
     (
         "a_window_of_three_fifths",
-        &["a x3 > b down", "-n", "100", "--set", "retry.budget={kind=\"window\",ratio=0.6,min_per_second=0}"],
+        &[
+            "a x3 > b down",
+            "-n",
+            "100",
+            "--set",
+            "retry.budget={kind=\"window\",ratio=0.6,min_per_second=0}",
+        ],
         &[100, 160],
     ),
     (
         "a_window_of_three_tenths",
-        &["a x3 > b down", "-n", "100", "--set", "retry.budget={kind=\"window\",ratio=0.3,min_per_second=0}"],
+        &[
+            "a x3 > b down",
+            "-n",
+            "100",
+            "--set",
+            "retry.budget={kind=\"window\",ratio=0.3,min_per_second=0}",
+        ],
         &[100, 130],
     ),
     (
@@ -59,15 +89,29 @@ const FACTS: [(&str, &[&str], &[u64]); 24] = [
     ),
     (
         "a_share_of_what_is_in_flight_and_one_request_at_a_time",
-        &["-n", "20", "--set", "retry.budget={kind=\"in_flight\",percent=20,min_concurrency=0}"],
+        &[
+            "-n",
+            "20",
+            "--set",
+            "retry.budget={kind=\"in_flight\",percent=20,min_concurrency=0}",
+        ],
         &[20, 20, 20, 20],
     ),
     (
         "a_floor_of_three_and_one_request_at_a_time",
-        &["-n", "20", "--set", "retry.budget={kind=\"in_flight\",percent=20,min_concurrency=3}"],
+        &[
+            "-n",
+            "20",
+            "--set",
+            "retry.budget={kind=\"in_flight\",percent=20,min_concurrency=3}",
+        ],
         &[20, 60, 180, 540],
     ),
-    ("only_first_tries", &["--set", "retry.only_first_tries=true"], &[1, 3, 5, 11]),
+    (
+        "only_first_tries",
+        &["--set", "retry.only_first_tries=true"],
+        &[1, 3, 5, 11],
+    ),
     (
         "an_answer_that_has_begun_and_a_caller_that_waits_for_headers",
         &["--fault", "fail:at=headers"],
@@ -78,7 +122,11 @@ const FACTS: [(&str, &[&str], &[u64]); 24] = [
         &["--fault", "fail:at=headers", "--set", "retry.commit=message"],
         &[1, 3, 9, 27],
     ),
-    ("a_callee_that_asks_for_no_retry", &["--fault", "fail:pushback=-1"], &[1, 3, 9, 9]),
+    (
+        "a_callee_that_asks_for_no_retry",
+        &["--fault", "fail:pushback=-1"],
+        &[1, 3, 9, 9],
+    ),
     (
         "a_callee_that_is_not_listened_to",
         &["--fault", "fail:pushback=-1", "--set", "retry.pushback=false"],
@@ -88,8 +136,16 @@ const FACTS: [(&str, &[&str], &[u64]); 24] = [
     ("a_bare_500", &["--fault", "http:status=500"], &[1, 1, 1, 1]),
     ("a_connection_that_is_reset", &["--fault", "reset"], &[1, 3, 9, 27]),
     ("a_connection_that_goes_away", &["--fault", "goaway"], &[1, 3, 9, 27]),
-    ("a_stream_that_is_refused", &["--fault", "reset:of=stream"], &[1, 3, 9, 27]),
-    ("a_stream_that_is_cancelled", &["--fault", "reset:of=stream,code=CANCEL"], &[1, 1, 1, 1]),
+    (
+        "a_stream_that_is_refused",
+        &["--fault", "reset:of=stream"],
+        &[1, 3, 9, 27],
+    ),
+    (
+        "a_stream_that_is_cancelled",
+        &["--fault", "reset:of=stream,code=CANCEL"],
+        &[1, 1, 1, 1],
+    ),
     (
         "a_service_of_100_ms_until_the_deadline",
         &["a x10 > b", "--fault", "delay:ms=100+fail", "--deadline", "350ms"],
@@ -147,9 +203,21 @@ fn the_budget_of_real_proxies() -> Result<(), Failed> {
         let mut runs = Vec::new();
         for _ in 0..RUNS {
             let ran = run(&[
-                "run", "--fault", "delay:ms=20+fail", "-n", "400", "-c", "40", "--set", &budget, "--set", backoff,
+                "run",
+                "--fault",
+                "delay:ms=20+fail",
+                "-n",
+                "400",
+                "-c",
+                "40",
+                "--set",
+                &budget,
+                "--set",
+                backoff,
             ]);
-            check(ran.exit == 0, || format!("exit {}: {}{}", ran.exit, ran.stdout, ran.stderr))?;
+            check(ran.exit == 0, || {
+                format!("exit {}: {}{}", ran.exit, ran.stdout, ran.stderr)
+            })?;
             runs.push(ran.received());
         }
         for (service, proxies) in proxies.into_iter().enumerate() {
@@ -157,7 +225,9 @@ fn the_budget_of_real_proxies() -> Result<(), Failed> {
             counts.sort_unstable();
             let median = counts[RUNS / 2] as f64 / 400.0;
             check((median / proxies - 1.0).abs() <= 0.1, || {
-                format!("floor {min_concurrency}, service {service}: {median} a request, real proxies {proxies}: {runs:?}")
+                format!(
+                    "floor {min_concurrency}, service {service}: {median} a request, real proxies {proxies}: {runs:?}"
+                )
             })?;
         }
     }
@@ -177,7 +247,10 @@ const POLICIES: [&[&str]; 14] = [
     &["retry.backoff={initial=\"40ms\",multiplier=1,max=\"40ms\",jitter=\"none\"}"],
     &["retry.backoff={initial=\"10ms\",multiplier=2,max=\"20ms\",jitter=\"full\"}"],
     &["retry.attempt_timeout=160ms"],
-    &["retry.attempt_timeout=160ms", "retry.retry_on=[\"UNAVAILABLE\",\"DEADLINE_EXCEEDED\"]"],
+    &[
+        "retry.attempt_timeout=160ms",
+        "retry.retry_on=[\"UNAVAILABLE\",\"DEADLINE_EXCEEDED\"]",
+    ],
     &["retry.commit=message"],
     &["retry.pushback=false"],
     &[TEN],
@@ -234,13 +307,18 @@ fn combination(number: u64) -> Vec<String> {
     let mut flag = |name: &str, value: &str| arguments.extend([name.to_owned(), value.to_owned()]);
     let fault = *FAULTS.choose(&mut random).expect("there are faults");
     let policy = *POLICIES.choose(&mut random).expect("there are policies");
-    let owner = *["none", "client", "frontend", "checkout", "pricing"].choose(&mut random).expect("there are owners");
+    let owner = *["none", "client", "frontend", "checkout", "pricing"]
+        .choose(&mut random)
+        .expect("there are owners");
     flag("--attempts", &random.random_range(2..=3).to_string());
     if owner != "none" {
         flag("--owner", owner);
     }
     flag("--fault", fault);
-    for set in policy.iter().chain(*TIMES.choose(&mut random).expect("there are times")) {
+    for set in policy
+        .iter()
+        .chain(*TIMES.choose(&mut random).expect("there are times"))
+    {
         flag("--set", set);
     }
     // Whatever hangs ends with the request.
@@ -271,14 +349,22 @@ fn combinations() -> Result<(), Failed> {
                     }
                     let arguments = combination(number);
                     let ran = run(&arguments);
-                    let reasons = ran.json.as_ref().map(|report| report["reasons"].clone()).unwrap_or_default();
+                    let reasons = ran
+                        .json
+                        .as_ref()
+                        .map(|report| report["reasons"].clone())
+                        .unwrap_or_default();
                     let was_late = reasons
                         .as_array()
                         .is_some_and(|reasons| reasons.iter().any(|reason| reason["kind"] == "late_clock"));
                     if ran.exit == 3 && was_late {
                         late.fetch_add(1, Ordering::Relaxed);
                     } else if ran.exit != 0 {
-                        let shown = arguments.iter().map(|argument| format!("'{argument}'")).collect::<Vec<_>>().join(" ");
+                        let shown = arguments
+                            .iter()
+                            .map(|argument| format!("'{argument}'"))
+                            .collect::<Vec<_>>()
+                            .join(" ");
                         let text = format!("exit {}: {} {reasons}\nharness {shown}", ran.exit, ran.stderr);
                         wrong.lock().expect("no run fails while it holds this").push(text);
                     }
@@ -287,7 +373,11 @@ fn combinations() -> Result<(), Failed> {
         }
     });
     let wrong = wrong.into_inner().expect("nobody holds it any more");
-    check(wrong.is_empty(), || format!("{} wrong:\n{}", wrong.len(), wrong.join("\n")))?;
+    check(wrong.is_empty(), || {
+        format!("{} wrong:\n{}", wrong.len(), wrong.join("\n"))
+    })?;
     let late = late.into_inner();
-    check(late <= MOST_LATE, || format!("{late} of {COMBINATIONS} runs found the machine too busy"))
+    check(late <= MOST_LATE, || {
+        format!("{late} of {COMBINATIONS} runs found the machine too busy")
+    })
 }

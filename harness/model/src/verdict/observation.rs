@@ -21,16 +21,16 @@ pub struct Observation {
     pub failed_by_code: BTreeMap<Code, u64>,
     /// Everything that went wrong and that no fault asked for.
     pub disturbances: Vec<Disturbance>,
-    /// The process whose clock ran latest during the load.
+    /// How late the processes were during the load, where one was.
     pub latest: Option<Late>,
 }
 
-/// How late a process was.
+/// How late the processes were.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Late {
-    /// Which process.
+    /// Which one most.
     pub process: String,
-    /// Microseconds.
+    /// All of them together, each at its worst, microseconds.
     pub us: u64,
 }
 

@@ -171,9 +171,9 @@ pub enum Reason {
     Disturbed(Disturbance),
     /// A process was so late that counts which depend on time may differ for it.
     Late {
-        /// Which process.
+        /// Which process most.
         process: String,
-        /// How late, microseconds.
+        /// How late all of them were together, each at its worst, microseconds.
         late_us: u64,
         /// How late it may have been, microseconds.
         allowed_us: u64,
@@ -385,7 +385,8 @@ impl fmt::Display for Reason {
                 allowed_us,
             } => write!(
                 f,
-                "The machine was busy: {process} was {} ms late, and the counts hold for {} ms.",
+                "The machine was busy: its processes were up to {} ms late together, {process} most, and the counts hold for \
+                 {} ms.",
                 late_us.div_ceil(1_000),
                 allowed_us / 1_000
             ),
