@@ -270,7 +270,7 @@ fn refusals_to_retry_show_when_they_tell_something() {
     let text = screen_of(&report);
     assert!(
         text.contains(
-            "\nnot retried   pricing > inventory: 12, the budget was spent; 9, attempts\n              used up\n"
+            "\nnot retried   pricing > inventory: 12, the budget was spent; 9, attempts used up\n"
         ),
         "{text}"
     );
