@@ -243,7 +243,14 @@ mod tests {
         assert!(says("client-fault-outside", "sits in pricing, outside its retry loop"));
         assert!(says("client-fault-inside", "sits in pricing, inside its retry loop"));
         assert!(says("per-hop", "As if no request needs longer"));
-        for timed in ["slow", "hang", "backoff", "cancelled", "attempt-timeout", "hedge-a-cheap-read"] {
+        for timed in [
+            "slow",
+            "hang",
+            "backoff",
+            "cancelled",
+            "attempt-timeout",
+            "hedge-a-cheap-read",
+        ] {
             assert!(!says(timed, "As if no request needs longer"), "{timed}");
         }
     }

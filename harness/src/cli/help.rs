@@ -73,7 +73,7 @@ Examples:
   20 requests a second, whatever became of those before
       {program} run -n 100 --rate 20
   A retry budget at every hop
-      {program} run -n 100 --set 'retry.budget={ kind = "window" }'
+      {program} run -n 100 --set 'retry.budget={ kind = \"window\" }'
   Names of your own
       {program} run 'web x3 > orders x2 > ledger down'
   Say what you expect, and see
