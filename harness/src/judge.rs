@@ -6,6 +6,7 @@ use crate::{
     expect::{Counts as Expectable, Expectation},
     fleet::Ended,
     load::Loaded,
+    notes,
     report::{self, Latency, Report, Timing},
     scenario::{self, Scenario},
     viewer::Viewer,
@@ -117,6 +118,7 @@ pub fn report(measured: &Measured<'_>) -> Report {
         links: evidence.links(prediction),
         receipts,
         receipts_sample,
+        notes: notes(scenario, prediction),
         advice: Vec::new(),
         processes: processes(members, ended),
         timing: Timing {
@@ -126,6 +128,12 @@ pub fn report(measured: &Measured<'_>) -> Report {
         versions: BTreeMap::from([("retryscope".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
         seed: scenario.load.seed,
     }
+}
+
+fn notes(scenario: &Scenario, prediction: &model::Prediction) -> Vec<String> {
+    let mut notes = notes::limits(scenario, prediction);
+    notes.extend(notes::certainty(prediction));
+    notes
 }
 
 fn command(scenario: &Scenario, expectations: &[Expectation], attach: Option<&Attach>) -> String {

@@ -41,7 +41,7 @@ pub fn predict(scenario: &Scenario) -> Prediction {
         command: scenario.repeat("predict"),
         chain: scenario.chain_line(),
         scenario: scenario.effective(),
-        notes: notes(scenario, &services),
+        notes: notes(scenario, &predicted, &services),
         services,
         links: links.collect(),
         bottom: Bottom {
@@ -133,20 +133,23 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-fn notes(scenario: &Scenario, services: &[PredictedService]) -> Vec<String> {
+fn notes(scenario: &Scenario, predicted: &model::Prediction, services: &[PredictedService]) -> Vec<String> {
     let faults: Vec<_> = scenario.chain.services.iter().map(|service| &service.fault).collect();
     let is_drawn = faults.iter().any(|fault| fault.fault.is_drawn());
     let is_shared = faults.iter().any(|fault| fault.fault.is_shared());
-    let mut notes = Vec::new();
+    let mut notes = crate::notes::limits(scenario, predicted);
+    let certainty = crate::notes::certainty(predicted);
     if is_drawn {
         notes.push(
             "The shares assume independent failures; real ones come in runs, so read them as the best case.".to_owned(),
         );
+    } else if certainty.is_some() {
+        notes.extend(certainty);
     } else if services.iter().all(|row| row.predicted.kind == PredictionKind::Exact) {
         notes.push("Exact: nothing here is left to chance.".to_owned());
     }
     let is_bounded = services.iter().any(|row| row.predicted.kind == PredictionKind::Bounds);
-    if is_bounded && is_shared && scenario.load.concurrency > 1 {
+    if is_bounded && is_shared && predicted.margin_us.is_none() && scenario.load.concurrency > 1 {
         notes.push(
             "Requests at the same time share the first failures; their order decides, so these are bounds.".to_owned(),
         );

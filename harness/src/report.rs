@@ -42,6 +42,9 @@ pub struct Report {
     pub receipts: Vec<Receipt>,
     /// How much of the run `receipts` shows.
     pub receipts_sample: Sample,
+    /// What the limits on retries did at this traffic, and how sure counts are that depend on time, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// What to change. Empty until a command proves changes.
     pub advice: Vec<Advice>,
     /// The processes that ran.

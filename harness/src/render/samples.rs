@@ -119,6 +119,7 @@ fn chain(names: &[&str], attempts: &[u64]) -> Report {
         },
         services,
         links,
+        notes: Vec::new(),
         advice: Vec::new(),
         processes: Vec::new(),
         timing: Timing {
@@ -341,6 +342,7 @@ pub(crate) fn full() -> Report {
         kind: "note".to_owned(),
         text: "nothing".to_owned(),
     }];
+    report.notes = vec!["The budget of pricing does not bind at this traffic.".to_owned()];
     report.advice = vec![Advice {
         change: "one owner".to_owned(),
         predicted: exact(3),

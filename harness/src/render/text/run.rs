@@ -283,6 +283,9 @@ pub(super) fn details(screen: &mut Screen, report: &Report) {
             screen.lines(words::labelled(label, &text));
         }
     }
+    for note in &report.notes {
+        screen.lines(words::labelled("limits", &sanitize_message(note)));
+    }
     for text in client_faults(report) {
         screen.lines(words::labelled("fault", &text));
     }

@@ -1,0 +1,106 @@
+//! What a prediction rests on, in sentences: what the limits on retries do at this traffic, and how sure the numbers are.
+
+use crate::scenario::Scenario;
+use chassis::policy::Policy;
+
+/// A margin beyond which lateness is no matter: nothing waits for so long.
+const NEVER_US: u64 = 60_000_000;
+
+/// What the throttles and budgets do, those that do the same together.
+pub fn limits(scenario: &Scenario, prediction: &model::Prediction) -> Vec<String> {
+    let mut groups: Vec<(&'static str, Option<bool>, Vec<&str>)> = Vec::new();
+    for limit in &prediction.limits {
+        let caller = scenario.chain.callers().find(|(name, _)| *name == limit.caller);
+        let kind = caller.map_or("limit", |(_, caller)| kind(&caller.retry));
+        match groups.iter_mut().find(|(known, binds, _)| *known == kind && *binds == limit.binds) {
+            Some((.., callers)) => callers.push(&limit.caller),
+            None => groups.push((kind, limit.binds, vec![&limit.caller])),
+        }
+    }
+    groups.into_iter().map(|(kind, binds, callers)| sentence(kind, binds, &callers)).collect()
+}
+
+fn kind(policy: &Policy) -> &'static str {
+    match (policy.throttle.is_some(), policy.budget.is_some()) {
+        (true, false) => "throttle",
+        (false, true) => "budget",
+        _ => "limit",
+    }
+}
+
+fn sentence(kind: &str, binds: Option<bool>, callers: &[&str]) -> String {
+    let many = callers.len() > 1;
+    let whose = match callers {
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+        [] => String::new(),
+    };
+    let (plural, does, refuses) = if many { ("s", "do", "refuse") } else { ("", "does", "refuses") };
+    let it = if many { "they" } else { "it" };
+    match binds {
+        Some(false) => format!("The {kind}{plural} of {whose} {does} not bind at this traffic."),
+        Some(true) => format!("The {kind}{plural} of {whose} bind{} here: {it} {refuses} retries.", if many { "" } else { "s" }),
+        None => format!("Whether the {kind}{plural} of {whose} {refuses} a retry depends on which request comes first."),
+    }
+}
+
+/// How sure the counts are that depend on time or on limits; `None` where nothing does.
+pub fn certainty(prediction: &model::Prediction) -> Option<String> {
+    let margin_us = prediction.margin_us?;
+    let is_exact = prediction
+        .services
+        .iter()
+        .all(|service| service.received.min == service.received.max);
+    Some(match (is_exact, margin_us) {
+        (true, 0 | NEVER_US..) => "Exact: nothing here is left to chance.".to_owned(),
+        (true, _) => format!("Exact by the clock, as long as nothing comes {} ms late.", margin_us / 1_000),
+        (false, 0) => "A floor and a ceiling: which request comes first decides between them.".to_owned(),
+        (false, _) => "Some events lie too near for their order to be certain: these are the least and the most that any \
+                       order gives."
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{plan, scenario::Overrides};
+
+    fn told(source: &str, set: &[&str], requests: u64, concurrency: u32) -> (Vec<String>, Option<String>) {
+        let overrides = Overrides {
+            set: set.iter().map(|set| (*set).to_owned()).collect(),
+            requests: Some(requests),
+            concurrency: Some(concurrency),
+            ..Overrides::default()
+        };
+        let scenario = Scenario::load(Some(source), &overrides).unwrap();
+        let configs = scenario.configs();
+        let topology = plan::topology(&configs[0], &configs[1..], &scenario.load);
+        let prediction = model::predict(&topology, model::Draws::Forecast);
+        (limits(&scenario, &prediction), certainty(&prediction))
+    }
+
+    #[test]
+    fn a_limit_says_in_plain_words_whether_it_binds() {
+        let budget = "retry.budget={kind=\"in_flight\"}";
+        let chain = "a x3 > b x3 > c down";
+        let idle = "The budgets of a and b do not bind at this traffic.";
+        assert_eq!(told(chain, &[budget], 5, 1).0, [idle]);
+        let order = "Whether the budgets of a and b refuse a retry depends on which request comes first.";
+        assert_eq!(told(chain, &[budget], 50, 20).0, [order]);
+        let throttle = "retry.throttle={max_tokens=10,token_ratio=0.1}";
+        let binds = ["The throttles of a and b bind here: they refuse retries.".to_owned()];
+        assert_eq!(told(chain, &[throttle], 10, 1).0, binds);
+    }
+
+    #[test]
+    fn what_depends_on_time_says_for_how_much_it_holds() {
+        let slow = |deadline: &str| {
+            let deadline = format!("load.deadline={deadline}");
+            told("a x10 > b delay:ms=100+fail", &[&deadline], 1, 1).1.unwrap()
+        };
+        assert!(slow("350ms").starts_with("Exact by the clock"), "{}", slow("350ms"));
+        assert!(slow("402ms").contains("any order"), "{}", slow("402ms"));
+        assert_eq!(told("a x3 > b down", &[], 1, 1).1, None);
+    }
+}
