@@ -2,6 +2,7 @@
 //! an arrival keeps the generation it came under to its end, and everything it causes in this process goes by that one.
 
 use crate::{
+    allowance::Allowance,
     config::{Config, ConfigError, SWITCHABLE},
     listen::Gate,
     seen::Seen,
@@ -22,6 +23,8 @@ pub struct Generation {
     pub config: Config,
     /// What has arrived under it, as far as a fault may ask: `first=N` begins anew with each generation.
     seen: Mutex<Seen>,
+    /// What its calls may still retry: full again with each generation.
+    pub allowance: Arc<Allowance>,
 }
 
 impl Generation {
@@ -33,6 +36,7 @@ impl Generation {
     fn numbered(number: u64, config: Config) -> Arc<Self> {
         Arc::new(Self {
             number,
+            allowance: Allowance::of(&config.retry),
             config,
             seen: Mutex::default(),
         })
