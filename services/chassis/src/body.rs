@@ -348,7 +348,10 @@ mod tests {
         for pieces in [vec![], vec![message(3)], vec![message(0)], vec![message(REPLAY_LIMIT)]] {
             let frames = pieces.iter().cloned().map(Frame::data).chain([trailers("14")]);
             let (held, flowed) = held(frames.collect()).await;
-            assert!(matches!(&held, Held::Ended(trailers, _) if trailers["grpc-status"] == "14"), "{held:?}");
+            assert!(
+                matches!(&held, Held::Ended(trailers, _) if trailers["grpc-status"] == "14"),
+                "{held:?}"
+            );
             assert_eq!(flowed, joined(&pieces));
         }
     }
