@@ -2,10 +2,10 @@
 //! the others are dropped, which cancels them.
 
 use super::{
-    Decision, Refusal, Retry,
+    Decision, Retry,
     attempt::{Call, End},
 };
-use crate::{allowance::Place, layers::Below};
+use crate::{allowance::Place, counts::Refusal, layers::Below};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use std::time::Duration;
 use tokio::time::Instant;
