@@ -1,15 +1,18 @@
-//! Two bodies: one that can be sent again, one that says how it ended.
+//! Three bodies: one that can be sent again, one of which a first message is held back, one that says how it ended.
 
 use crate::code::Code;
 use bytes::Bytes;
-use http_body::Frame;
+use http::HeaderMap;
+use http_body::{Body as _, Frame};
 use http_body_util::BodyExt as _;
 use std::{
+    collections::VecDeque,
     future::Future as _,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, ready},
 };
+use tokio::sync::watch;
 use tonic::{Status, body::Body};
 
 /// Bytes of a request body that may be sent again; beyond that the call is committed.
@@ -19,6 +22,8 @@ pub const REPLAY_LIMIT: usize = 64 * 1024;
 #[derive(Debug, Clone)]
 pub struct Recording {
     shared: Arc<Mutex<Recorded>>,
+    /// Told when the source has ended.
+    complete: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -33,15 +38,17 @@ struct Recorded {
 impl Recording {
     /// Starts with nothing sent.
     pub fn new(source: Body) -> Self {
+        let ended = source.is_end_stream();
         let recorded = Recorded {
             source,
             chunks: Vec::new(),
             bytes: 0,
-            ended: false,
+            ended,
             overflowed: false,
         };
         Self {
             shared: Arc::new(Mutex::new(recorded)),
+            complete: watch::Sender::new(ended),
         }
     }
 
@@ -56,6 +63,18 @@ impl Recording {
     /// Whether another attempt could send the whole body.
     pub fn is_replayable(&self) -> bool {
         !self.lock().overflowed
+    }
+
+    /// Whether an attempt has read the whole body.
+    pub fn is_complete(&self) -> bool {
+        *self.complete.borrow()
+    }
+
+    /// Waits until an attempt has read the whole body. Two attempts must not wait for the rest of one source: only the last to
+    /// ask would be woken.
+    pub async fn completed(&self) {
+        // An error would mean that the sender is gone, and this recording owns it.
+        let _ = self.complete.subscribe().wait_for(|complete| *complete).await;
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Recorded> {
@@ -97,6 +116,7 @@ impl http_body::Body for Replay {
         }
         let Some(frame) = ready!(Pin::new(&mut recorded.source).poll_frame(context)?) else {
             recorded.ended = true;
+            recording.complete.send_replace(true);
             return Poll::Ready(None);
         };
         if let Some(chunk) = frame.data_ref() {
@@ -111,7 +131,92 @@ impl http_body::Body for Replay {
                 self.next += 1;
             }
         }
+        if recorded.source.is_end_stream() {
+            recorded.ended = true;
+            recording.complete.send_replace(true);
+        }
         Poll::Ready(Some(Ok(frame)))
+    }
+}
+
+/// What the beginning of an answer's body says.
+#[derive(Debug)]
+pub enum Held {
+    /// It ended behind one message or none, with these trailers (empty where there were none). The body is whole.
+    Ended(HeaderMap, Body),
+    /// More came than is held back: from here on it flows.
+    Begun(Body),
+    /// It broke off before its trailers.
+    Broken(Status),
+}
+
+/// Bytes before each message: one flag, four of its length (gRPC over HTTP/2).
+const PREFIX: usize = 5;
+
+/// Holds back one message of an answer, up to [`REPLAY_LIMIT`] bytes, to see what comes behind it. A message that comes while
+/// `request` is still being sent is part of a conversation and is not held: the other side may wait for an answer to it.
+pub async fn hold(mut body: Body, request: &Recording) -> Held {
+    let mut frames = VecDeque::new();
+    let mut prefix = Vec::with_capacity(PREFIX);
+    let mut bytes = 0;
+    loop {
+        let frame = match body.frame().await {
+            Some(Ok(frame)) => frame,
+            Some(Err(broken)) => return Held::Broken(broken),
+            None => return Held::Ended(HeaderMap::new(), released(frames, Body::empty())),
+        };
+        if let Some(trailers) = frame.trailers_ref() {
+            let trailers = trailers.clone();
+            frames.push_back(frame);
+            return Held::Ended(trailers, released(frames, Body::empty()));
+        }
+        let chunk = frame.data_ref().map_or(&[][..], Bytes::as_ref);
+        if chunk.is_empty() {
+            continue;
+        }
+        let missing = PREFIX - prefix.len();
+        prefix.extend(chunk.iter().take(missing));
+        bytes += chunk.len();
+        frames.push_back(frame);
+        let end = message_end(&prefix);
+        let is_more = end.is_some_and(|end| bytes > end || end > PREFIX + REPLAY_LIMIT);
+        let is_conversation = end == Some(bytes) && !request.is_complete();
+        if is_more || is_conversation {
+            return Held::Begun(released(frames, body));
+        }
+    }
+}
+
+/// Where the first message ends; `None` while its prefix is not whole.
+fn message_end(prefix: &[u8]) -> Option<usize> {
+    let [_flag, length @ ..] = prefix else { return None };
+    let length = u32::from_be_bytes(length.try_into().ok()?);
+    usize::try_from(length).ok()?.checked_add(PREFIX)
+}
+
+fn released(frames: VecDeque<Frame<Bytes>>, rest: Body) -> Body {
+    Body::new(Released { frames, rest })
+}
+
+/// What was held back, then the rest.
+struct Released {
+    frames: VecDeque<Frame<Bytes>>,
+    rest: Body,
+}
+
+impl http_body::Body for Released {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        match self.frames.pop_front() {
+            Some(frame) => Poll::Ready(Some(Ok(frame))),
+            None => Pin::new(&mut self.rest).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.frames.is_empty() && self.rest.is_end_stream()
     }
 }
 
@@ -210,6 +315,107 @@ mod tests {
             "grpc-status".parse().unwrap(),
             code.parse().unwrap(),
         )]))
+    }
+
+    /// A message as gRPC frames it.
+    fn message(length: usize) -> Bytes {
+        let mut message = vec![0];
+        message.extend(u32::try_from(length).unwrap().to_be_bytes());
+        message.resize(PREFIX + length, 7);
+        message.into()
+    }
+
+    /// Holds an answer of these pieces back; what came of it, and the bytes that flow on.
+    async fn held(frames: Vec<Frame<Bytes>>) -> (Held, Bytes) {
+        let request = Recording::new(Body::empty());
+        match hold(body(frames), &request).await {
+            Held::Ended(trailers, body) => {
+                let bytes = body.collect().await.unwrap();
+                assert_eq!(bytes.trailers().cloned().unwrap_or_default(), trailers);
+                (Held::Ended(trailers, Body::empty()), bytes.to_bytes())
+            }
+            Held::Begun(body) => (Held::Begun(Body::empty()), body.collect().await.unwrap().to_bytes()),
+            broken @ Held::Broken(_) => (broken, Bytes::new()),
+        }
+    }
+
+    fn joined(pieces: &[Bytes]) -> Bytes {
+        pieces.concat().into()
+    }
+
+    #[tokio::test]
+    async fn failing_trailers_behind_one_message_or_none_are_seen_before_anything_flows() {
+        for pieces in [vec![], vec![message(3)], vec![message(0)], vec![message(REPLAY_LIMIT)]] {
+            let frames = pieces.iter().cloned().map(Frame::data).chain([trailers("14")]);
+            let (held, flowed) = held(frames.collect()).await;
+            assert!(
+                matches!(&held, Held::Ended(trailers, _) if trailers["grpc-status"] == "14"),
+                "{held:?}"
+            );
+            assert_eq!(flowed, joined(&pieces));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_in_many_pieces_is_one_message() {
+        let whole = message(9);
+        let pieces = (0..whole.len()).map(|at| Frame::data(whole.slice(at..=at)));
+        let (held, flowed) = held(pieces.chain([trailers("14")]).collect()).await;
+        assert!(matches!(held, Held::Ended(..)), "{held:?}");
+        assert_eq!(flowed, whole);
+    }
+
+    #[tokio::test]
+    async fn a_second_message_commits_and_every_byte_flows_on() {
+        let two = joined(&[message(3), message(4)]);
+        // In frames of their own, in one frame, and split where no message ends.
+        for at in [message(3).len(), two.len(), 4, message(3).len() + 1] {
+            let pieces = [two.slice(..at), two.slice(at..)];
+            let frames = pieces.into_iter().map(Frame::data).chain([trailers("14")]);
+            let (held, flowed) = held(frames.collect()).await;
+            assert!(matches!(held, Held::Begun(_)), "{at}: {held:?}");
+            assert_eq!(flowed, two);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_of_more_than_64_kib_commits_at_its_prefix() {
+        let long = message(REPLAY_LIMIT + 1);
+        let request = Recording::new(Body::empty());
+        let never = tokio_stream::pending::<Result<Frame<Bytes>, Status>>();
+        let begins = tokio_stream::iter([Ok(Frame::data(long.slice(..PREFIX)))]);
+        let endless = Body::new(StreamBody::new(tokio_stream::StreamExt::chain(begins, never)));
+        assert!(matches!(hold(endless, &request).await, Held::Begun(_)));
+        let (_, flowed) = held(vec![Frame::data(long.clone()), trailers("14")]).await;
+        assert_eq!(flowed, long);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_breaks_while_it_is_held_says_so() {
+        let frames = [Ok(Frame::data(message(3))), Err(Status::unknown("lost"))];
+        let broken = Body::new(StreamBody::new(tokio_stream::iter(frames)));
+        let request = Recording::new(Body::empty());
+        assert!(matches!(hold(broken, &request).await, Held::Broken(_)));
+    }
+
+    #[tokio::test]
+    async fn a_message_within_a_conversation_is_not_held() {
+        let never = || Body::new(StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, Status>>()));
+        let first = tokio_stream::iter([Ok::<_, Status>(Frame::data(message(3)))]);
+        let waits = tokio_stream::StreamExt::chain(first, tokio_stream::pending());
+        let answer = Body::new(StreamBody::new(waits));
+        assert!(matches!(hold(answer, &Recording::new(never())).await, Held::Begun(_)));
+    }
+
+    #[tokio::test]
+    async fn a_recording_says_when_it_is_complete() {
+        assert!(Recording::new(Body::empty()).is_complete());
+        let recording = Recording::new(body(vec![Frame::data("one".into())]));
+        let mut attempt = recording.replay();
+        attempt.frame().await.unwrap().unwrap();
+        assert!(!recording.is_complete());
+        let (_, end) = tokio::join!(recording.completed(), attempt.frame());
+        assert!(end.is_none() && recording.is_complete());
     }
 
     async fn ending(body: Body, read: bool) -> Ending {

@@ -27,6 +27,7 @@
 //! measurement and prediction cannot be wrong together). Start with `process.rs`, then `inbound.rs` and `outbound.rs`.
 
 pub mod address;
+pub mod allowance;
 pub mod body;
 pub mod call;
 pub mod code;

@@ -2,6 +2,7 @@
 //! an arrival keeps the generation it came under to its end, and everything it causes in this process goes by that one.
 
 use crate::{
+    allowance::Allowance,
     config::{Config, ConfigError, SWITCHABLE},
     listen::Gate,
     seen::Seen,
@@ -24,6 +25,8 @@ pub struct Generation {
     seen: Mutex<Seen>,
     /// What has passed the fault in its outbound stack, likewise.
     seen_outbound: Mutex<Seen>,
+    /// What its calls may still retry: full again with each generation.
+    pub allowance: Arc<Allowance>,
 }
 
 impl Generation {
@@ -35,6 +38,7 @@ impl Generation {
     fn numbered(number: u64, config: Config) -> Arc<Self> {
         Arc::new(Self {
             number,
+            allowance: Allowance::of(&config.retry),
             config,
             seen: Mutex::default(),
             seen_outbound: Mutex::default(),

@@ -2,25 +2,31 @@
 //! readable; why it is not `tower::retry` has a page of its own (`harness/docs/why-not-tower-retry.md`).
 //!
 //! `decide` says what follows an answer, `Retry` does it. The deadline belongs to the call: it spans all attempts and waits,
-//! and the caller's clock decides.
+//! and the caller's clock decides. One attempt is in `attempt.rs`, attempts side by side are in `hedge.rs`.
+
+mod attempt;
+mod hedge;
+
+pub use attempt::{PUSHBACK, Pushback};
 
 use super::{Around, Below, ask};
 use crate::{
     Request, Response,
-    body::{self, Ending, Recording},
-    call::{self, Context},
+    allowance::Place,
+    body::{self, Ending},
+    call::Context,
     code::Code,
     config::Callee,
     counts::{Counts, LinkCounts, Refusal},
-    outcome::{self, Head, TransportFailure},
-    policy::Policy,
+    outcome::{Head, TransportFailure},
+    policy::{Commit, Policy},
 };
-use http::HeaderValue;
+use attempt::{Answer, Call, End, Said};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
 /// What a decision depends on.
@@ -28,12 +34,18 @@ use tonic::Status;
 pub struct Answered {
     /// Attempts made, this one included.
     pub made: u32,
-    /// What the head of the answer says.
+    /// Which attempt of the caller above this call arrived as.
+    pub arrived_as: u32,
+    /// What the answer says.
     pub head: Head,
+    /// What it says about the next attempt; silent where the policy does not listen.
+    pub pushback: Pushback,
     /// Whether the request could be sent again.
     pub is_replayable: bool,
     /// Whether the call's deadline has passed.
     pub is_spent: bool,
+    /// Whether too few retry tokens are left, now that this failure has taken one.
+    pub is_throttled: bool,
 }
 
 /// What follows an answer.
@@ -43,12 +55,22 @@ pub enum Decision {
     Deliver,
     /// The failure goes to the caller, and this is why.
     Stop(Refusal),
-    /// Another attempt.
-    Retry,
+    /// Another attempt, as far as the budget allows; after exactly this wait where the callee asked for one.
+    Retry(Option<Duration>),
+}
+
+/// Whether an answer takes a retry token: a failure that may be tried again, or one that asks for no retry.
+pub fn takes_token(policy: &Policy, answered: &Answered) -> bool {
+    match answered.head {
+        _ if answered.is_spent => false,
+        Head::Committed | Head::TrailersOnly(Code::Ok) => false,
+        Head::TrailersOnly(code) => policy.retry_on.contains(code) || answered.pushback == Pushback::Never,
+    }
 }
 
 /// Decides what follows an answer. The order of the checks is that of gRFC A6 and its implementations: committed, then the
-/// status, then the number of attempts; a deadline that has passed comes before all, since the caller's clock decides.
+/// status, the tokens, the number of attempts, the pushback; a deadline that has passed comes before all, since the caller's
+/// clock decides. The budget comes after all, in the loop: it is asked only about a retry that nothing else forbids.
 pub fn decide(policy: &Policy, answered: Answered) -> Decision {
     let code = match answered.head {
         _ if answered.is_spent => return Decision::Stop(Refusal::Deadline),
@@ -57,12 +79,20 @@ pub fn decide(policy: &Policy, answered: Answered) -> Decision {
     };
     if !policy.retry_on.contains(code) {
         Decision::Stop(Refusal::Code)
+    } else if answered.is_throttled {
+        Decision::Stop(Refusal::Throttle)
     } else if answered.made >= policy.attempts {
         Decision::Stop(Refusal::Limit)
-    } else if answered.is_replayable {
-        Decision::Retry
-    } else {
+    } else if policy.only_first_tries && answered.arrived_as > 1 {
+        Decision::Stop(Refusal::NotFirstTry)
+    } else if answered.pushback == Pushback::Never {
+        Decision::Stop(Refusal::Pushback)
+    } else if !answered.is_replayable {
         Decision::Stop(Refusal::Committed)
+    } else if let Pushback::After(wait) = answered.pushback {
+        Decision::Retry(Some(wait))
+    } else {
+        Decision::Retry(None)
     }
 }
 
@@ -77,6 +107,35 @@ pub struct Retry {
     chances: Chances,
 }
 
+impl Around for Retry {
+    async fn around(self, request: Request, below: impl Below) -> Response {
+        let call = Call::new(request);
+        self.count(&call.context, |link| link.calls += 1);
+        let mut cancelled = OnDrop(Some(|| self.refuse(&call.context, Refusal::Cancelled)));
+        let end = if call.context.is_spent() {
+            End::deadline()
+        } else if let Some(delay) = call.policy().hedge {
+            self.side_by_side(&call, delay, below).await
+        } else {
+            self.one_by_one(&call, below).await
+        };
+        cancelled.0 = None;
+        drop(cancelled);
+        match end {
+            End::Delivered(answer) => self.deliver(answer, call.context),
+            // The one place where a call that failed here is counted.
+            End::Failed(reason, response) => {
+                self.refuse(&call.context, reason);
+                if reason == Refusal::Deadline {
+                    Status::deadline_exceeded("the call's deadline passed").into_http()
+                } else {
+                    response
+                }
+            }
+        }
+    }
+}
+
 impl Retry {
     /// A layer for calls to one callee. Each call goes by the policy that its context carries.
     pub fn new(callee: Callee, counts: Arc<Counts>, chances: Chances) -> Self {
@@ -87,44 +146,114 @@ impl Retry {
         }
     }
 
-    fn count(&self, context: &Context, change: impl FnOnce(&mut LinkCounts)) {
-        self.counts.on_link(&self.callee.name, context, change);
-    }
-
-    fn refuse(&self, context: &Context, reason: Refusal) {
-        self.count(context, |link| *link.not_retried.entry(reason).or_default() += 1);
-    }
-
-    /// The wait before the next attempt, when `made` attempts were made.
-    fn wait(&self, policy: &Policy, made: u32) -> Option<Duration> {
-        let backoff = policy.backoff?;
-        let chance = (self.chances.lock().unwrap_or_else(PoisonError::into_inner))();
-        Some(backoff.wait(made, chance))
-    }
-
-    /// One attempt: what goes out, and what came back by the call's deadline.
-    async fn attempt(&self, call: &Call, made: u32, below: &mut impl Below) -> Response {
-        self.count(&call.context, |link| link.sent += 1);
-        let answer = ask(below, call.request(made));
-        let Some(deadline) = call.context.deadline else {
-            return answer.await;
-        };
-        timeout_at(deadline, answer)
-            .await
-            .unwrap_or_else(|_| deadline_exceeded())
-    }
-
-    /// An answer that has begun goes on to the caller; whether it ends as a failure shows in its trailers.
-    fn deliver(self, response: Response, context: Context) -> Response {
-        if outcome::head(&response) != Head::Committed {
-            return response;
+    /// The loop: an attempt, a decision, a wait.
+    async fn one_by_one(&self, call: &Call, below: impl Below) -> End {
+        let (mut made, mut backoffs) = (0, 0);
+        let mut place = call.allowance().first();
+        loop {
+            made += 1;
+            let answer = self.attempt(call, made, place, below.clone()).await;
+            let wait = match self.follow(call, made, &answer) {
+                Decision::Deliver => return End::Delivered(answer),
+                Decision::Stop(reason) => return End::Failed(reason, answer.said.response),
+                Decision::Retry(Some(pushback)) => {
+                    // A pushback starts the back-off anew.
+                    backoffs = 0;
+                    pushback
+                }
+                Decision::Retry(None) => {
+                    backoffs += 1;
+                    self.backoff(call.policy(), backoffs)
+                }
+            };
+            let Some(next) = answer.place.again(Instant::now()) else {
+                return End::Failed(Refusal::Budget, answer.said.response);
+            };
+            place = next;
+            call.wait_until(Instant::now() + wait).await;
+            // The wait is cut by the call's deadline, and then nothing is sent.
+            if call.context.is_spent() {
+                return End::deadline();
+            }
         }
-        response.map(|inner| {
+    }
+
+    /// One attempt: what goes out, and what came back in time.
+    async fn attempt(&self, call: &Call, made: u32, mut place: Place, mut below: impl Below) -> Answer {
+        let (context, policy) = (&call.context, call.policy());
+        self.count(context, |link| link.sent += 1);
+        place.send(Instant::now());
+        let answer = async {
+            let response = ask(&mut below, call.request(made)).await;
+            match policy.commit {
+                Commit::Headers => Said::at_once(response),
+                Commit::Message => Said::held(response, &call.body, context.generation.config.transport_codes).await,
+            }
+        };
+        let own_limit = policy.attempt_timeout.map(|limit| Instant::now() + limit);
+        let until = context.deadline.into_iter().chain(own_limit).min();
+        let said = match until {
+            None => answer.await,
+            Some(until) => timeout_at(until, answer)
+                .await
+                .unwrap_or_else(|_| Said::timed_out("the attempt's time ran out")),
+        };
+        match said.response.extensions().get::<TransportFailure>() {
+            Some(TransportFailure::Refused) => self.count(context, |link| link.connect_refused += 1),
+            Some(TransportFailure::Lost | TransportFailure::StreamReset) => self.count(context, |link| link.transport_errors += 1),
+            None => {}
+        }
+        Answer { said, place }
+    }
+
+    /// What follows an answer, its token taken.
+    fn follow(&self, call: &Call, made: u32, answer: &Answer) -> Decision {
+        let policy = call.policy();
+        let mut answered = Answered {
+            made,
+            arrived_as: call.context.attempt,
+            head: answer.said.head,
+            pushback: if policy.pushback {
+                answer.said.pushback
+            } else {
+                Pushback::Silent
+            },
+            is_replayable: call.body.is_replayable(),
+            is_spent: call.context.is_spent(),
+            is_throttled: false,
+        };
+        if takes_token(policy, &answered) {
+            answered.is_throttled = !call.allowance().fail();
+        }
+        decide(policy, answered)
+    }
+
+    /// The wait before a retry that is number `backoffs` since the last pushback.
+    fn backoff(&self, policy: &Policy, backoffs: u32) -> Duration {
+        policy.backoff.map_or(Duration::ZERO, |backoff| {
+            let chance = (self.chances.lock().unwrap_or_else(PoisonError::into_inner))();
+            backoff.wait(backoffs, chance)
+        })
+    }
+
+    /// An answer goes on to the caller. Whether one that has begun ends as a failure shows in its trailers; until then its
+    /// attempt is under way.
+    fn deliver(self, answer: Answer, context: Context) -> Response {
+        let Answer { said, place } = answer;
+        if said.head != Head::Committed {
+            context.generation.allowance.succeed();
+            return said.response;
+        }
+        said.response.map(|inner| {
             body::watch(inner, context.deadline, move |ending| {
+                let _until_now = place;
                 let retry_on = &context.generation.config.retry.retry_on;
                 match ending {
-                    Ending::Code(Code::Ok) | Ending::Dropped => {}
-                    Ending::Code(Code::DeadlineExceeded) => self.refuse(&context, Refusal::Deadline),
+                    Ending::Code(Code::Ok) => context.generation.allowance.succeed(),
+                    Ending::Dropped => {}
+                    Ending::Code(Code::DeadlineExceeded) if context.is_spent() => {
+                        self.refuse(&context, Refusal::Deadline);
+                    }
                     Ending::Code(code) if !retry_on.contains(code) => self.refuse(&context, Refusal::Code),
                     Ending::Code(_) => self.refuse(&context, Refusal::Committed),
                     Ending::Broken => {
@@ -135,67 +264,14 @@ impl Retry {
             })
         })
     }
-}
 
-impl Around for Retry {
-    async fn around(self, request: Request, mut below: impl Below) -> Response {
-        let call = Call::new(request);
-        let (context, policy) = (&call.context, &call.context.generation.config.retry);
-        self.count(context, |link| link.calls += 1);
-        let mut cancelled = OnDrop(Some(|| self.refuse(context, Refusal::Cancelled)));
-        let mut made = 0;
-        let response = loop {
-            if context.is_spent() {
-                self.refuse(context, Refusal::Deadline);
-                break deadline_exceeded();
-            }
-            made += 1;
-            let response = self.attempt(&call, made, &mut below).await;
-            self.count_transport(context, &response);
-            let answered = Answered {
-                made,
-                head: outcome::head(&response),
-                is_replayable: call.body.is_replayable(),
-                is_spent: context.is_spent(),
-            };
-            match decide(policy, answered) {
-                Decision::Deliver => break response,
-                Decision::Stop(reason) => {
-                    self.refuse(context, reason);
-                    break if reason == Refusal::Deadline {
-                        deadline_exceeded()
-                    } else {
-                        response
-                    };
-                }
-                Decision::Retry => match (self.wait(policy, made), context.deadline) {
-                    (None, _) => {}
-                    (Some(wait), None) => sleep(wait).await,
-                    // The wait is cut by the call's deadline; the next round then sends nothing.
-                    (Some(wait), Some(deadline)) => sleep_until(deadline.min(Instant::now() + wait)).await,
-                },
-            }
-        };
-        cancelled.0 = None;
-        drop(cancelled);
-        self.deliver(response, call.context)
+    fn count(&self, context: &Context, change: impl FnOnce(&mut LinkCounts)) {
+        self.counts.on_link(&self.callee.name, context, change);
     }
-}
 
-impl Retry {
-    fn count_transport(&self, context: &Context, response: &Response) {
-        match response.extensions().get::<TransportFailure>() {
-            Some(TransportFailure::Refused) => self.count(context, |link| link.connect_refused += 1),
-            Some(TransportFailure::Lost | TransportFailure::StreamReset) => {
-                self.count(context, |link| link.transport_errors += 1)
-            }
-            None => {}
-        }
+    fn refuse(&self, context: &Context, reason: Refusal) {
+        self.count(context, |link| *link.not_retried.entry(reason).or_default() += 1);
     }
-}
-
-fn deadline_exceeded() -> Response {
-    Status::deadline_exceeded("the call's deadline passed").into_http()
 }
 
 /// Runs when a call is dropped before its end.
@@ -209,264 +285,5 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
     }
 }
 
-/// What is the same for all attempts of a call.
-struct Call {
-    head: http::request::Parts,
-    body: Recording,
-    context: Context,
-}
-
-impl Call {
-    fn new(request: Request) -> Self {
-        let (mut head, body) = request.into_parts();
-        let context = head.extensions.remove().unwrap_or_else(Context::nobodys);
-        Self {
-            head,
-            body: Recording::new(body),
-            context,
-        }
-    }
-
-    /// Attempt number `made`, with metadata of its own: what the arrival above carried is never copied.
-    fn request(&self, made: u32) -> Request {
-        let mut request = http::Request::new(self.body.replay());
-        request.method_mut().clone_from(&self.head.method);
-        request.uri_mut().clone_from(&self.head.uri);
-        *request.version_mut() = self.head.version;
-        request.headers_mut().clone_from(&self.head.headers);
-        if made > 1 {
-            request
-                .headers_mut()
-                .insert(call::PREVIOUS_ATTEMPTS, HeaderValue::from(made - 1));
-        }
-        let path = self.context.path.as_ref().map(|path| path.then(made));
-        if let Some(value) = path
-            .as_ref()
-            .and_then(|path| HeaderValue::try_from(path.to_string()).ok())
-        {
-            request.headers_mut().insert(call::ATTEMPT_PATH, value);
-        }
-        request.extensions_mut().insert(Context {
-            path,
-            attempt: made,
-            ..self.context.clone()
-        });
-        request
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        config::Config,
-        layers::Wrap,
-        policy::{Backoff, Jitter, RetryOn},
-        settings::Generation,
-    };
-    use std::convert::Infallible;
-    use tower::{Layer as _, ServiceExt as _, service_fn};
-
-    fn policy(attempts: u32) -> Policy {
-        Policy {
-            attempts,
-            ..Policy::default()
-        }
-    }
-
-    fn retry(counts: &Arc<Counts>) -> Wrap<Retry> {
-        let callee = Callee {
-            name: "inventory".into(),
-            address: "127.0.0.1:1".parse().unwrap(),
-        };
-        Wrap(Retry::new(callee, Arc::clone(counts), Arc::new(Mutex::new(|| 0.5))))
-    }
-
-    fn request(retry: Policy, deadline: Option<Duration>) -> Request {
-        let generation = Generation::first(Config {
-            retry,
-            ..Config::named("pricing")
-        });
-        let mut request = Request::new(tonic::body::Body::empty());
-        request.extensions_mut().insert(Context::root(17, deadline, generation));
-        request
-    }
-
-    /// Answers each attempt from a script; keeps the heads that arrived.
-    #[derive(Clone, Default)]
-    struct Script {
-        answers: Arc<Mutex<Vec<Code>>>,
-        arrived: Arc<Mutex<Vec<http::HeaderMap>>>,
-    }
-
-    impl Script {
-        fn of(codes: &[Code]) -> Self {
-            Self {
-                answers: Arc::new(Mutex::new(codes.iter().rev().copied().collect())),
-                arrived: Arc::default(),
-            }
-        }
-
-        async fn run(&self, layer: Wrap<Retry>, request: Request) -> Code {
-            let script = self.clone();
-            let callee = service_fn(move |request: Request| {
-                script.arrived.lock().unwrap().push(request.headers().clone());
-                let code = script
-                    .answers
-                    .lock()
-                    .unwrap()
-                    .pop()
-                    .expect("an attempt beyond the script");
-                std::future::ready(Ok::<Response, Infallible>(Status::new(code, "scripted").into_http()))
-            });
-            let response = layer.layer(callee).oneshot(request).await.unwrap();
-            outcome::status_in(response.headers()).unwrap()
-        }
-
-        fn sent(&self) -> usize {
-            self.arrived.lock().unwrap().len()
-        }
-    }
-
-    fn refusals(counts: &Counts) -> Vec<(&'static str, u64)> {
-        let totals = counts.totals();
-        totals.links["inventory"]
-            .not_retried
-            .iter()
-            .map(|(reason, count)| (reason.name(), *count))
-            .collect()
-    }
-
-    #[tokio::test]
-    async fn three_attempts_are_one_try_and_two_retries() {
-        let counts = Counts::new(0);
-        let script = Script::of(&[Code::Unavailable; 3]);
-        assert_eq!(
-            script.run(retry(&counts), request(policy(3), None)).await,
-            Code::Unavailable
-        );
-        assert_eq!(script.sent(), 3);
-        assert_eq!(refusals(&counts), [("limit", 1)]);
-        let link = &counts.totals().links["inventory"];
-        assert_eq!((link.calls, link.sent), (1, 3));
-    }
-
-    #[tokio::test]
-    async fn every_attempt_carries_fresh_metadata() {
-        let counts = Counts::new(0);
-        let script = Script::of(&[Code::Unavailable, Code::Ok]);
-        assert_eq!(script.run(retry(&counts), request(policy(3), None)).await, Code::Ok);
-        let arrived = script.arrived.lock().unwrap();
-        assert_eq!(arrived[0].get(call::PREVIOUS_ATTEMPTS), None);
-        assert_eq!(arrived[1][call::PREVIOUS_ATTEMPTS], "1");
-        assert_eq!(arrived[0][call::ATTEMPT_PATH], "17:1");
-        assert_eq!(arrived[1][call::ATTEMPT_PATH], "17:2");
-    }
-
-    #[tokio::test]
-    async fn a_final_code_is_not_tried_again_unless_anything_is() {
-        let counts = Counts::new(0);
-        let script = Script::of(&[Code::InvalidArgument; 3]);
-        script.run(retry(&counts), request(policy(3), None)).await;
-        assert_eq!((script.sent(), refusals(&counts)), (1, vec![("code", 1)]));
-        let broken = Policy {
-            retry_on: RetryOn::Any,
-            ..policy(3)
-        };
-        let script = Script::of(&[Code::InvalidArgument; 3]);
-        script.run(retry(&Counts::new(0)), request(broken, None)).await;
-        assert_eq!(script.sent(), 3);
-    }
-
-    #[tokio::test]
-    async fn a_spent_deadline_sends_nothing() {
-        let counts = Counts::new(0);
-        let script = Script::of(&[]);
-        let code = script
-            .run(retry(&counts), request(policy(3), Some(Duration::ZERO)))
-            .await;
-        assert_eq!((code, script.sent()), (Code::DeadlineExceeded, 0));
-        assert_eq!(refusals(&counts), [("deadline", 1)]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_after_the_deadline_is_the_callers_own_deadline() {
-        let counts = Counts::new(0);
-        let slow = service_fn(|_: Request| async {
-            sleep(Duration::from_millis(50)).await;
-            Ok::<Response, Infallible>(Response::default())
-        });
-        let layered = retry(&counts).layer(slow);
-        let response = layered
-            .oneshot(request(policy(3), Some(Duration::from_millis(50))))
-            .await
-            .unwrap();
-        assert_eq!(outcome::status_in(response.headers()), Some(Code::DeadlineExceeded));
-        assert_eq!(refusals(&counts), [("deadline", 1)]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_back_off_is_cut_by_the_deadline() {
-        let counts = Counts::new(0);
-        let (initial, max) = (Duration::from_millis(100), Duration::from_secs(1));
-        let backoff = Some(Backoff {
-            initial,
-            multiplier: 2.0,
-            max,
-            jitter: Jitter::None,
-        });
-        let script = Script::of(&[Code::Unavailable; 2]);
-        let started = Instant::now();
-        let layer = retry(&counts);
-        let request = request(Policy { backoff, ..policy(5) }, Some(Duration::from_millis(250)));
-        let code = script.run(layer, request).await;
-        // Attempts at 0 and 100 ms; the next would be at 300 ms.
-        assert_eq!(
-            (code, script.sent(), started.elapsed().as_millis()),
-            (Code::DeadlineExceeded, 2, 250)
-        );
-    }
-
-    #[tokio::test]
-    async fn an_answer_that_has_begun_is_never_tried_again() {
-        use http_body_util::{BodyExt as _, StreamBody};
-        let counts = Counts::new(0);
-        let begun = service_fn(|_: Request| async {
-            let trailers = http::HeaderMap::from_iter([("grpc-status".parse().unwrap(), "14".parse().unwrap())]);
-            let frames = [Ok::<_, Status>(http_body::Frame::<bytes::Bytes>::trailers(trailers))];
-            let body = tonic::body::Body::new(StreamBody::new(tokio_stream::iter(frames)));
-            Ok::<Response, Infallible>(Response::new(body))
-        });
-        let response = retry(&counts)
-            .layer(begun)
-            .oneshot(request(policy(3), None))
-            .await
-            .unwrap();
-        response.into_body().collect().await.unwrap();
-        assert_eq!(counts.totals().links["inventory"].sent, 1);
-        assert_eq!(refusals(&counts), [("committed", 1)]);
-    }
-
-    #[tokio::test]
-    async fn a_request_too_long_to_repeat_is_sent_once() {
-        use http_body_util::{BodyExt as _, Full};
-        let counts = Counts::new(0);
-        let reads = service_fn(|request: Request| async {
-            request.into_body().collect().await.unwrap();
-            Ok::<Response, Infallible>(Status::unavailable("").into_http())
-        });
-        let mut long = request(policy(3), None);
-        *long.body_mut() = tonic::body::Body::new(Full::from(vec![0; body::REPLAY_LIMIT + 1]));
-        retry(&counts).layer(reads).oneshot(long).await.unwrap();
-        assert_eq!(refusals(&counts), [("committed", 1)]);
-    }
-
-    #[tokio::test]
-    async fn a_call_whose_caller_left_is_counted() {
-        let counts = Counts::new(0);
-        let never = service_fn(|_: Request| std::future::pending::<Result<Response, Infallible>>());
-        let call = retry(&counts).layer(never).oneshot(request(policy(3), None));
-        assert!(tokio::time::timeout(Duration::from_millis(1), call).await.is_err());
-        assert_eq!(refusals(&counts), [("cancelled", 1)]);
-    }
-}
+mod tests;
