@@ -48,6 +48,8 @@ pub mod seen;
 pub mod settings;
 pub mod stalls;
 pub mod telemetry;
+#[cfg(test)]
+mod testbed;
 
 /// A request as every layer sees it: never a message type.
 pub type Request = http::Request<tonic::body::Body>;
