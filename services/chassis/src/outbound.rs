@@ -327,7 +327,7 @@ mod tests {
                 let mut body = answer.send_response(http::Response::new(()), false).unwrap();
                 body.send_data("x".into(), false).unwrap();
                 // Written out, then closed with the answer unfinished.
-                let _ = std::future::poll_fn(|context| {
+                std::future::poll_fn(|context| {
                     let _ = connection.poll_closed(context);
                     Poll::Ready(())
                 })

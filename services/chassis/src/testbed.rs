@@ -76,15 +76,15 @@ pub(crate) fn serve(fault: &str) -> Served {
         ..Config::named("inventory")
     });
     let shop = inbound::shop(&live, &counts, Works);
-    let (stop, stopped) = watch::channel(false);
+    let (leave, left) = watch::channel(false);
     let port = Port::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), *live.gate().borrow()).unwrap();
     let address = port.address();
-    tokio::spawn(port.serve(shop.routes, live.gate(), Some(Arc::clone(&counts)), stopped));
+    tokio::spawn(port.serve(shop.routes, live.gate(), Some(Arc::clone(&counts)), left));
     Served {
         address,
         counts,
         live,
-        _stop: stop,
+        _stop: leave,
     }
 }
 

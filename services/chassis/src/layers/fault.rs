@@ -31,22 +31,28 @@ impl Around for FaultLayer {
         let Some(context) = request.extensions().get::<Context>() else {
             return ask(&mut below, request).await;
         };
-        let verdict = fault::verdict(
-            &context.generation.config.fault,
-            context,
-            &mut context.generation.seen(),
-        );
-        match verdict.then {
-            Kind::Overload { capacity, code } => {
-                // A place is taken before the wait: the delay is the service's work.
-                let place = context.generation.seen().enter(capacity);
-                overload(place, code, verdict.delay, request, below).await
-            }
-            _ => {
-                wait(verdict.delay).await;
-                obey(verdict, request, below).await
-            }
+        let generation = &context.generation;
+        let mut verdict = fault::verdict(&generation.config.fault, context, &mut generation.seen());
+        let mut place = None;
+        if let Kind::Overload { capacity, code } = verdict.then {
+            // Taken before the wait: the delay is the service's work.
+            place = generation.seen().enter(capacity);
+            verdict = match place {
+                Some(_) => Verdict {
+                    then: Kind::None,
+                    ..verdict
+                },
+                None => Verdict {
+                    delay: Duration::ZERO,
+                    then: Kind::Fail(Fail {
+                        code,
+                        ..Fail::default()
+                    }),
+                },
+            };
         }
+        wait(verdict.delay).await;
+        hold(place, obey(verdict.then, request, below).await)
     }
 }
 
@@ -58,10 +64,11 @@ async fn wait(delay: Duration) {
 }
 
 /// What follows the wait. Whatever does not run the handler reads the request first.
-async fn obey(verdict: Verdict, request: Request, mut below: impl Below) -> Response {
-    match verdict.then {
-        // A closed port lets nothing in; what arrived before it closed is worked on until it is cut.
-        Kind::None | Kind::Refuse => ask(&mut below, request).await,
+async fn obey(kind: Kind, request: Request, mut below: impl Below) -> Response {
+    match kind {
+        // A closed port lets nothing in; what arrived before it closed is worked on until it is cut. In an overload this one
+        // has its place.
+        Kind::None | Kind::Refuse | Kind::Overload { .. } => ask(&mut below, request).await,
         Kind::Fail(told) if told.at == At::After => {
             let response = ask(&mut below, request).await;
             match outcome::head(&response) {
@@ -92,10 +99,6 @@ async fn obey(verdict: Verdict, request: Request, mut below: impl Below) -> Resp
         Kind::Http { status } => {
             body::drain(request.into_body()).await;
             bare(status)
-        }
-        Kind::Overload { code, .. } => {
-            body::drain(request.into_body()).await;
-            failure(code).into_http()
         }
     }
 }
@@ -153,24 +156,11 @@ async fn hang(left: Option<CallerLeft>) -> Response {
     failure(Code::Cancelled).into_http()
 }
 
-/// Works on it, late, when there is a place; turns it away at once when there is none.
-async fn overload(
-    place: Option<Place>,
-    code: Code,
-    delay: Duration,
-    request: Request,
-    mut below: impl Below,
-) -> Response {
-    let Some(place) = place else {
-        body::drain(request.into_body()).await;
-        return failure(code).into_http();
-    };
-    wait(delay).await;
-    let response = ask(&mut below, request).await;
-    // The place is given back when the answer has ended, or with the arrival.
-    match outcome::head(&response) {
-        Head::TrailersOnly(_) => response,
-        Head::Committed => response.map(|inner| body::watch(inner, None, move |_| drop(place))),
+/// Gives a place back when the answer has ended.
+fn hold(place: Option<Place>, response: Response) -> Response {
+    match (place, outcome::head(&response)) {
+        (Some(place), Head::Committed) => response.map(|inner| body::watch(inner, None, move |_| drop(place))),
+        _ => response,
     }
 }
 
