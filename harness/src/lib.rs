@@ -34,7 +34,7 @@ pub mod judge;
 pub mod lab;
 pub mod load;
 pub mod notes;
-mod observer;
+pub mod observer;
 pub mod output;
 pub mod plan;
 pub mod predict;

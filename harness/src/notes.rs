@@ -12,12 +12,18 @@ pub fn limits(scenario: &Scenario, prediction: &model::Prediction) -> Vec<String
     for limit in &prediction.limits {
         let caller = scenario.chain.callers().find(|(name, _)| *name == limit.caller);
         let kind = caller.map_or("limit", |(_, caller)| kind(&caller.retry));
-        match groups.iter_mut().find(|(known, binds, _)| *known == kind && *binds == limit.binds) {
+        match groups
+            .iter_mut()
+            .find(|(known, binds, _)| *known == kind && *binds == limit.binds)
+        {
             Some((.., callers)) => callers.push(&limit.caller),
             None => groups.push((kind, limit.binds, vec![&limit.caller])),
         }
     }
-    groups.into_iter().map(|(kind, binds, callers)| sentence(kind, binds, &callers)).collect()
+    groups
+        .into_iter()
+        .map(|(kind, binds, callers)| sentence(kind, binds, &callers))
+        .collect()
 }
 
 fn kind(policy: &Policy) -> &'static str {
@@ -35,12 +41,21 @@ fn sentence(kind: &str, binds: Option<bool>, callers: &[&str]) -> String {
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
         [] => String::new(),
     };
-    let (plural, does, refuses) = if many { ("s", "do", "refuse") } else { ("", "does", "refuses") };
+    let (plural, does, refuses) = if many {
+        ("s", "do", "refuse")
+    } else {
+        ("", "does", "refuses")
+    };
     let it = if many { "they" } else { "it" };
     match binds {
         Some(false) => format!("The {kind}{plural} of {whose} {does} not bind at this traffic."),
-        Some(true) => format!("The {kind}{plural} of {whose} bind{} here: {it} {refuses} retries.", if many { "" } else { "s" }),
-        None => format!("Whether the {kind}{plural} of {whose} {refuses} a retry depends on which request comes first."),
+        Some(true) => format!(
+            "The {kind}{plural} of {whose} bind{} here: {it} {refuses} retries.",
+            if many { "" } else { "s" }
+        ),
+        None => {
+            format!("Whether the {kind}{plural} of {whose} {refuses} a retry depends on which request comes first.")
+        }
     }
 }
 
@@ -53,11 +68,16 @@ pub fn certainty(prediction: &model::Prediction) -> Option<String> {
         .all(|service| service.received.min == service.received.max);
     Some(match (is_exact, margin_us) {
         (true, 0 | NEVER_US..) => "Exact: nothing here is left to chance.".to_owned(),
-        (true, _) => format!("Exact by the clock, as long as nothing comes {} ms late.", margin_us / 1_000),
+        (true, _) => format!(
+            "Exact by the clock, as long as nothing comes {} ms late.",
+            margin_us / 1_000
+        ),
         (false, 0) => "A floor and a ceiling: which request comes first decides between them.".to_owned(),
-        (false, _) => "Some events lie too near for their order to be certain: these are the least and the most that any \
+        (false, _) => {
+            "Some events lie too near for their order to be certain: these are the least and the most that any \
                        order gives."
-            .to_owned(),
+                .to_owned()
+        }
     })
 }
 

@@ -5,17 +5,22 @@
 //! ```text
 //!  connection  listen.rs      the accept loop; hyper's HTTP/2 over a port that can be closed
 //!      |
-//!  inbound     inbound.rs     ledger -> trace -> deadline in -> fault -> the service's handler
-//!      |                        |        |          |            |
-//!      |                      counts   SERVER     work ends    behaves as the
-//!      |                      it all   span       at it        broken service
+//!  inbound     inbound.rs     ledger -> trace -> deadline in -> detach -> fault -> the service's handler
+//!      |                        |        |          |            |          |
+//!      |                      counts   SERVER     work ends    may go on   behaves as the
+//!      |                      it all   span       at it        without     broken service
+//!      |                                                       its caller
 //!  handler     call.rs        takes the Context, hands it on; copies no metadata
 //!      |
 //!  outbound    outbound.rs    call span -> retry -> deadline out -> attempt span -> connection
 //!                               |           |          |              |
 //!                             INTERNAL    1 call,    the time       CLIENT span,
 //!                                         n attempts that is left   its context travels
+//!                             (a fault of the caller's own sits on one side of the retry layer or on the other)
 //! ```
+//!
+//! An answer may ask for something to be done in its place (`connection.rs`): its stream or its connection is reset, or a
+//! GOAWAY goes out. The accept loop obeys.
 //!
 //! The ledger stamps each arrival with the settings in force (`settings.rs`); the Context carries them, and every layer that
 //! the arrival passes, and every attempt that it causes, goes by those, whatever the control port (`control.rs`) puts in force
@@ -49,6 +54,8 @@ pub mod seen;
 pub mod settings;
 pub mod stalls;
 pub mod telemetry;
+#[cfg(test)]
+mod testbed;
 
 /// A request as every layer sees it: never a message type.
 pub type Request = http::Request<tonic::body::Body>;

@@ -354,7 +354,9 @@ async fn drain(mut connections: JoinSet<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testbed;
     use std::{io::ErrorKind, net::Ipv4Addr};
+    use tokio::task::JoinHandle;
 
     fn loopback() -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
@@ -407,6 +409,127 @@ mod tests {
         connect_until(served.address, Ok(())).await;
         served.stop.send(true).unwrap();
         served.task.await.unwrap().unwrap();
+    }
+
+    /// A client of the bare protocol, and the task that drives its connection.
+    type Raw = (h2::client::SendRequest<bytes::Bytes>, JoinHandle<Result<(), h2::Error>>);
+
+    async fn raw(address: SocketAddr) -> Raw {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        (client, tokio::spawn(connection))
+    }
+
+    async fn ask(client: &mut h2::client::SendRequest<bytes::Bytes>) -> h2::client::ResponseFuture {
+        let request = http::Request::post(format!("http://service{}", testbed::METHOD));
+        let mut ready = client.clone().ready().await.unwrap();
+        let (answer, mut body) = ready.send_request(request.body(()).unwrap(), false).unwrap();
+        body.send_data(vec![0; 5].into(), true).unwrap();
+        answer
+    }
+
+    /// Waits until so many have arrived.
+    async fn received(served: &testbed::Served, wanted: u64) {
+        while served.counts.totals().received < wanted {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_goaway_that_covers_the_request_goes_out_and_no_answer_does() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let served = testbed::serve("goaway");
+        // Between the client and the service sits a reader of frames.
+        let between = TcpListener::bind(loopback()).await.unwrap();
+        let address = between.local_addr().unwrap();
+        let service = served.address;
+        let reading = tokio::spawn(async move {
+            let (client, _) = between.accept().await.unwrap();
+            let (mut from_client, mut to_client) = client.into_split();
+            let (mut from_service, mut to_service) = TcpStream::connect(service).await.unwrap().into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_service).await });
+            let mut frames = Vec::new();
+            loop {
+                let mut head = [0; 9];
+                if from_service.read_exact(&mut head).await.is_err() {
+                    return frames;
+                }
+                let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+                let mut payload = vec![0; length];
+                from_service.read_exact(&mut payload).await.unwrap();
+                let _ = to_client.write_all(&head).await;
+                let _ = to_client.write_all(&payload).await;
+                frames.push((head[3], u32::from_be_bytes(head[5..].try_into().unwrap()), payload));
+            }
+        });
+        let (mut client, connection) = raw(address).await;
+        let answer = ask(&mut client).await;
+        let stream = answer.stream_id().as_u32();
+        assert!(answer.await.is_err());
+        let _ = connection.await.unwrap();
+        let frames = reading.await.unwrap();
+        let goaways: Vec<_> = frames.iter().filter(|(kind, ..)| *kind == 7).collect();
+        let [(_, 0, payload)] = goaways[..] else {
+            panic!("{frames:?}")
+        };
+        let last = u32::from_be_bytes(payload[..4].try_into().unwrap());
+        assert!(last >= stream && payload[4..8] == [0; 4], "{last} {payload:?}");
+        // Neither a head (1) nor data (0) nor a reset (3) on the stream.
+        assert!(frames.iter().all(|(_, on, _)| *on != stream), "{frames:?}");
+        assert_eq!(served.outcomes().await, [("cut", 1)].into());
+    }
+
+    #[tokio::test]
+    async fn a_reset_connection_is_reset_and_cuts_what_else_is_on_it() {
+        // The first arrivals wait; the last comes under another fault.
+        let served = testbed::serve("hang");
+        let (mut client, connection) = raw(served.address).await;
+        let waiting = [ask(&mut client).await, ask(&mut client).await];
+        received(&served, 2).await;
+        served.switch(2, "reset");
+        let last = ask(&mut client).await;
+        for answer in waiting.into_iter().chain([last]) {
+            assert!(answer.await.is_err());
+        }
+        let error = connection.await.unwrap().unwrap_err();
+        assert_eq!(error.get_io().map(io::Error::kind), Some(ErrorKind::ConnectionReset));
+        assert_eq!(served.outcomes().await, [("cut", 3)].into());
+    }
+
+    #[tokio::test]
+    async fn a_reset_stream_has_its_code_and_leaves_the_others_alone() {
+        let served = testbed::serve("reset:of=stream,code=ENHANCE_YOUR_CALM,first=1,scope=process");
+        let (mut client, _connection) = raw(served.address).await;
+        let error = ask(&mut client).await.await.unwrap_err();
+        assert!(error.is_reset() && error.is_remote(), "{error:?}");
+        assert_eq!(error.reason(), Some(h2::Reason::ENHANCE_YOUR_CALM));
+        let answer = ask(&mut client).await.await.unwrap();
+        assert_eq!(answer.status(), 200);
+        let mut body = answer.into_body();
+        while body.data().await.is_some() {}
+        body.trailers().await.unwrap();
+        assert_eq!(served.outcomes().await, [("OK", 1), ("cut", 1)].into());
+    }
+
+    #[tokio::test]
+    async fn a_port_that_closes_cuts_what_is_on_it_and_a_caller_that_leaves_is_dropped() {
+        let served = testbed::serve("hang");
+        let (mut client, _connection) = raw(served.address).await;
+        let leaves = ask(&mut client).await;
+        let stays = ask(&mut client).await;
+        received(&served, 2).await;
+        drop(leaves);
+        while served.counts.totals().in_flight > 1 {
+            tokio::task::yield_now().await;
+        }
+        served.switch(2, "refuse");
+        assert!(stays.await.is_err());
+        connect_until(served.address, Err(ErrorKind::ConnectionRefused)).await;
+        assert_eq!(served.outcomes().await, [("cut", 1), ("dropped", 1)].into());
+        served.switch(3, "none");
+        connect_until(served.address, Ok(())).await;
+        let (mut client, _connection) = raw(served.address).await;
+        assert!(ask(&mut client).await.await.is_ok());
     }
 
     #[tokio::test]

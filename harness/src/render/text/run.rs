@@ -7,6 +7,7 @@ use super::{
     words::{self, LABEL, Screen, sentence, shown},
 };
 use crate::report::{Count, Expected, Link, Operations, Predicted, PredictionKind, Report, Service, Verdict};
+use crate::sanitize::sanitize_message;
 use chassis::fault::{ClientFault, ServiceFault};
 
 /// Column of the exit code in the last line.

@@ -200,7 +200,9 @@ impl Retry {
         };
         match said.response.extensions().get::<TransportFailure>() {
             Some(TransportFailure::Refused) => self.count(context, |link| link.connect_refused += 1),
-            Some(TransportFailure::Lost | TransportFailure::StreamReset) => self.count(context, |link| link.transport_errors += 1),
+            Some(TransportFailure::Lost | TransportFailure::StreamReset) => {
+                self.count(context, |link| link.transport_errors += 1)
+            }
             None => {}
         }
         Answer { said, place }
