@@ -1,6 +1,5 @@
 //! One attempt: what goes out, and what its answer says.
 
-use super::Refusal;
 use crate::{
     Request, Response,
     allowance::{Allowance, Place},
@@ -8,6 +7,7 @@ use crate::{
     call::{self, Context},
     code::Code,
     config::TransportCodes,
+    counts::Refusal,
     outcome::{self, Head},
     policy::Policy,
 };
@@ -54,18 +54,18 @@ impl Pushback {
 
 /// What came back, as far as it was looked at.
 #[derive(Debug)]
-pub struct Said {
+pub(super) struct Said {
     /// What the caller gets if it goes up.
-    pub response: Response,
+    pub(super) response: Response,
     /// Its code, or that it has begun. A held answer whose trailers have come counts as one that had nothing else.
-    pub head: Head,
+    pub(super) head: Head,
     /// What it says about the next attempt.
-    pub pushback: Pushback,
+    pub(super) pushback: Pushback,
 }
 
 impl Said {
     /// By the head of the answer alone (gRFC A6).
-    pub fn at_once(response: Response) -> Self {
+    pub(super) fn at_once(response: Response) -> Self {
         Self {
             head: outcome::head(&response),
             pushback: Pushback::read(response.headers()),
@@ -74,7 +74,7 @@ impl Said {
     }
 
     /// By its trailers too, if they come right behind one message or none.
-    pub async fn held(response: Response, request: &Recording, codes: TransportCodes) -> Self {
+    pub(super) async fn held(response: Response, request: &Recording, codes: TransportCodes) -> Self {
         if outcome::head(&response) != Head::Committed {
             return Self::at_once(response);
         }
@@ -96,22 +96,22 @@ impl Said {
     }
 
     /// What a limit of time says that has run out.
-    pub fn timed_out(what: &str) -> Self {
+    pub(super) fn timed_out(what: &str) -> Self {
         Self::at_once(Status::deadline_exceeded(what).into_http())
     }
 }
 
 /// An answer, and the place that its attempt takes until it has ended.
 #[derive(Debug)]
-pub struct Answer {
+pub(super) struct Answer {
     /// What came back.
-    pub said: Said,
+    pub(super) said: Said,
     /// Given up with it.
-    pub place: Place,
+    pub(super) place: Place,
 }
 
 /// How a call ended.
-pub enum End {
+pub(super) enum End {
     /// With an answer that goes to the caller: an OK, or one that has begun.
     Delivered(Answer),
     /// With a failure, for this reason.
@@ -120,23 +120,23 @@ pub enum End {
 
 impl End {
     /// The call's deadline has passed, whatever came back.
-    pub fn deadline() -> Self {
+    pub(super) fn deadline() -> Self {
         Self::Failed(Refusal::Deadline, Response::default())
     }
 }
 
 /// What is the same for all attempts of a call.
-pub struct Call {
+pub(super) struct Call {
     head: http::request::Parts,
     /// The request, as far as it was sent.
-    pub body: Recording,
+    pub(super) body: Recording,
     /// What it came with.
-    pub context: Context,
+    pub(super) context: Context,
 }
 
 impl Call {
     /// Nothing sent yet.
-    pub fn new(request: Request) -> Self {
+    pub(super) fn new(request: Request) -> Self {
         let (mut head, body) = request.into_parts();
         let context = head.extensions.remove().unwrap_or_else(Context::nobodys);
         Self {
@@ -147,17 +147,17 @@ impl Call {
     }
 
     /// What it goes by.
-    pub fn policy(&self) -> &Policy {
+    pub(super) fn policy(&self) -> &Policy {
         &self.context.generation.config.retry
     }
 
     /// What it shares with the other calls of its process.
-    pub fn allowance(&self) -> &Arc<Allowance> {
+    pub(super) fn allowance(&self) -> &Arc<Allowance> {
         &self.context.generation.allowance
     }
 
     /// Waits until then, cut by the call's deadline.
-    pub async fn wait_until(&self, due: Instant) {
+    pub(super) async fn wait_until(&self, due: Instant) {
         let until = self.context.deadline.map_or(due, |deadline| deadline.min(due));
         if until > Instant::now() {
             sleep_until(until).await;
@@ -165,7 +165,7 @@ impl Call {
     }
 
     /// Attempt number `made`, with metadata of its own: what the arrival above carried is never copied.
-    pub fn request(&self, made: u32) -> Request {
+    pub(super) fn request(&self, made: u32) -> Request {
         let mut request = http::Request::new(self.body.replay());
         request.method_mut().clone_from(&self.head.method);
         request.uri_mut().clone_from(&self.head.uri);

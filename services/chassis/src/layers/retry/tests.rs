@@ -1,3 +1,10 @@
+//! The layer against a scripted callee, in paused time.
+
+mod hedges;
+mod held;
+mod lab;
+mod rules;
+
 use super::*;
 use crate::{
     call,
