@@ -414,7 +414,7 @@ mod tests {
         let mut attempt = recording.replay();
         attempt.frame().await.unwrap().unwrap();
         assert!(!recording.is_complete());
-        let (_, end) = tokio::join!(recording.completed(), attempt.frame());
+        let ((), end) = tokio::join!(recording.completed(), attempt.frame());
         assert!(end.is_none() && recording.is_complete());
     }
 

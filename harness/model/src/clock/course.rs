@@ -732,6 +732,7 @@ impl<'a> Course<'a> {
         }
         if std::mem::take(&mut self.calls[call].is_waiting) {
             self.hops[hop].limits.retrying -= 1;
+            self.hops[hop].limits.give_back();
         }
         for attempt in std::mem::take(&mut self.calls[call].outstanding) {
             self.abandon(attempt);

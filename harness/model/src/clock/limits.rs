@@ -62,6 +62,13 @@ impl Limits {
             .is_none_or(|throttle| 2 * self.tokens > throttle.max_milli)
     }
 
+    /// A retry that was paid for is never sent.
+    pub(super) fn give_back(&mut self) {
+        if let Some(last) = self.window.iter().rposition(|(_, amount)| *amount < 0) {
+            self.window.remove(last);
+        }
+    }
+
     /// Takes the price of a retry, if there is enough.
     pub(super) fn withdraw(&mut self, now: Span, choices: &mut Choices) -> bool {
         match self.budget {

@@ -153,7 +153,7 @@ impl Retry {
         loop {
             made += 1;
             let answer = self.attempt(call, made, place, below.clone()).await;
-            let wait = match self.follow(call, made, &answer) {
+            let wait = match follow(call, made, &answer) {
                 Decision::Deliver => return End::Delivered(answer),
                 Decision::Stop(reason) => return End::Failed(reason, answer.said.response),
                 Decision::Retry(Some(pushback)) => {
@@ -208,28 +208,6 @@ impl Retry {
         Answer { said, place }
     }
 
-    /// What follows an answer, its token taken.
-    fn follow(&self, call: &Call, made: u32, answer: &Answer) -> Decision {
-        let policy = call.policy();
-        let mut answered = Answered {
-            made,
-            arrived_as: call.context.attempt,
-            head: answer.said.head,
-            pushback: if policy.pushback {
-                answer.said.pushback
-            } else {
-                Pushback::Silent
-            },
-            is_replayable: call.body.is_replayable(),
-            is_spent: call.context.is_spent(),
-            is_throttled: false,
-        };
-        if takes_token(policy, &answered) {
-            answered.is_throttled = !call.allowance().fail();
-        }
-        decide(policy, answered)
-    }
-
     /// The wait before a retry that is number `backoffs` since the last pushback.
     fn backoff(&self, policy: &Policy, backoffs: u32) -> Duration {
         policy.backoff.map_or(Duration::ZERO, |backoff| {
@@ -274,6 +252,28 @@ impl Retry {
     fn refuse(&self, context: &Context, reason: Refusal) {
         self.count(context, |link| *link.not_retried.entry(reason).or_default() += 1);
     }
+}
+
+/// What follows an answer, its token taken.
+fn follow(call: &Call, made: u32, answer: &Answer) -> Decision {
+    let policy = call.policy();
+    let mut answered = Answered {
+        made,
+        arrived_as: call.context.attempt,
+        head: answer.said.head,
+        pushback: if policy.pushback {
+            answer.said.pushback
+        } else {
+            Pushback::Silent
+        },
+        is_replayable: call.body.is_replayable(),
+        is_spent: call.context.is_spent(),
+        is_throttled: false,
+    };
+    if takes_token(policy, &answered) {
+        answered.is_throttled = !call.allowance().fail();
+    }
+    decide(policy, answered)
 }
 
 /// Runs when a call is dropped before its end.

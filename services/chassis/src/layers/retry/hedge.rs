@@ -4,6 +4,7 @@
 use super::{
     Decision, Retry,
     attempt::{Call, End},
+    follow,
 };
 use crate::{allowance::Place, counts::Refusal, layers::Below};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
@@ -24,7 +25,7 @@ impl Retry {
             let is_alone = running.is_empty();
             tokio::select! {
                 biased;
-                Some(answer) = running.next() => match self.follow(call, sent, &answer) {
+                Some(answer) = running.next() => match follow(call, sent, &answer) {
                     Decision::Deliver => return End::Delivered(answer),
                     Decision::Stop(reason @ (Refusal::Code | Refusal::Deadline)) => {
                         return End::Failed(reason, answer.said.response);

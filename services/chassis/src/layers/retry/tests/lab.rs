@@ -41,7 +41,7 @@ pub(super) fn begins(messages: &[&str], trailers: &[(&'static str, &str)]) -> St
     let trailers = trailers
         .iter()
         .map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()));
-    let trailers = Frame::trailers(HeaderMap::from_iter(trailers));
+    let trailers = Frame::trailers(trailers.collect::<HeaderMap>());
     streams(
         messages
             .iter()
