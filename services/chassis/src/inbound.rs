@@ -47,3 +47,30 @@ where
         name: S::NAME,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testbed;
+
+    #[tokio::test]
+    async fn the_work_of_a_caller_that_left_ends_with_it_or_goes_on() {
+        for (fault, detached, work_done) in [
+            ("delay:ms=30", true, 1),
+            ("delay:ms=30", false, 0),
+            // What never ends must not be in flight for ever.
+            ("hang", true, 0),
+        ] {
+            let served = testbed::serve_with(fault, |config| config.detached = detached);
+            let caller = testbed::caller(served.address, |_| ());
+            let call = tokio::spawn(async move { caller.call(1).await });
+            while served.counts.totals().received == 0 {
+                tokio::task::yield_now().await;
+            }
+            call.abort();
+            assert!(call.await.is_err());
+            assert_eq!(served.outcomes().await, [("dropped", 1)].into());
+            let done = served.counts.totals().work_done;
+            assert_eq!(done, work_done, "{fault} detached={detached}");
+        }
+    }
+}

@@ -70,11 +70,16 @@ pub(crate) struct Served {
 
 /// Starts the service, as this fault has it.
 pub(crate) fn serve(fault: &str) -> Served {
+    serve_with(fault, |_| ())
+}
+
+/// Starts the service; `change` says what else is special about it.
+pub(crate) fn serve_with(fault: &str, change: impl FnOnce(&mut Config)) -> Served {
     let counts = Counts::new(10);
-    let live = Live::new(Config {
-        fault: fault.parse().unwrap(),
-        ..Config::named("inventory")
-    });
+    let mut config = Config::named("inventory");
+    config.fault = fault.parse().unwrap();
+    change(&mut config);
+    let live = Live::new(config);
     let shop = inbound::shop(&live, &counts, Works);
     let (leave, left) = watch::channel(false);
     let port = Port::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), *live.gate().borrow()).unwrap();
