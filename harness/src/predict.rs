@@ -6,6 +6,7 @@ use crate::{
     report::{self, Bottom, Change, PredictedLink, PredictedService, Prediction, PredictionKind, ServiceKind, Tries},
     scenario::Scenario,
 };
+use chassis::{config::PassedOn, fault::Kind};
 
 /// Predicts a scenario.
 pub fn predict(scenario: &Scenario) -> Prediction {
@@ -155,13 +156,35 @@ fn notes(scenario: &Scenario, services: &[PredictedService]) -> Vec<String> {
             "A closed port receives nothing: the attempts are sent, and counted only where they are sent.".to_owned(),
         );
     }
-    if let Some(deadline) = scenario.load.deadline {
+    for service in &scenario.chain.services {
+        if let Some((caller, inside)) = &service.fault.side {
+            let place = if *inside { "inside" } else { "outside" };
+            notes.push(format!(
+                "The fault of {} sits in {caller}, {place} its retry loop: what it fails is never sent.",
+                service.name
+            ));
+        }
+    }
+    if let Some(deadline) = scenario.load.deadline.filter(|_| !takes_time(scenario)) {
         let deadline = humantime::format_duration(deadline);
         notes.push(format!(
             "As if no request needs longer than its deadline of {deadline}."
         ));
     }
     notes
+}
+
+/// Whether anything waits: times are then part of the plan.
+fn takes_time(scenario: &Scenario) -> bool {
+    let waits = scenario.chain.services.iter().any(|service| {
+        let fault = &service.fault.fault;
+        fault.delay.is_some() || fault.kind == Kind::Hang || matches!(service.deadline, PassedOn::AtMost(_))
+    });
+    let limits = scenario.chain.callers().any(|(_, caller)| {
+        let policy = &caller.retry;
+        policy.backoff.is_some() || policy.attempt_timeout.is_some() || policy.hedge.is_some()
+    });
+    waits || limits || scenario.load.cancel_after.is_some()
 }
 
 #[cfg(test)]
@@ -212,6 +235,24 @@ mod tests {
                 .any(|row| row.predicted.kind == PredictionKind::Bounds)
         );
         assert!(!exact(&shared));
+    }
+
+    #[test]
+    fn a_fault_in_a_caller_is_told_with_its_place_and_waits_are_part_of_the_plan() {
+        let says = |source: &str, text: &str| of(source, |_| ()).notes.iter().any(|note| note.contains(text));
+        assert!(says("client-fault-outside", "sits in pricing, outside its retry loop"));
+        assert!(says("client-fault-inside", "sits in pricing, inside its retry loop"));
+        assert!(says("per-hop", "As if no request needs longer"));
+        for timed in [
+            "slow",
+            "hang",
+            "backoff",
+            "cancelled",
+            "attempt-timeout",
+            "hedge-a-cheap-read",
+        ] {
+            assert!(!says(timed, "As if no request needs longer"), "{timed}");
+        }
     }
 
     #[test]

@@ -182,7 +182,7 @@ pub(super) struct CallFlags {
 
 #[derive(Debug, Args)]
 pub(super) struct FailFlags {
-    /// fail, fail:first=2, fail:p=0.5, refuse: a fault of the bottom service; SERVICE=FAULT: of another; SERVICE alone:
+    /// fail, fail:first=2, delay:ms=50, hang, refuse, ...: a fault of the bottom service; SERVICE=FAULT: of another; SERVICE alone:
     /// it answers UNAVAILABLE. Without any, the bottom service does
     #[arg(value_name = "[SERVICE=]FAULT or SERVICE")]
     pub(super) faults: Vec<String>,

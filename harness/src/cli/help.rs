@@ -68,6 +68,12 @@ Examples:
       {program} run --fault fail:first=2
   One answer in ten fails, 1,000 requests, 16 at once
       {program} run --fault fail:p=0.1 -n 1000 -c 16
+  Late by 200 ms, and half a second for all of it
+      {program} run --fault delay:ms=200+fail --deadline 500ms
+  20 requests a second, whatever became of those before
+      {program} run -n 100 --rate 20
+  A retry budget at every hop
+      {program} run -n 100 --set 'retry.budget={ kind = \"window\" }'
   Names of your own
       {program} run 'web x3 > orders x2 > ledger down'
   Say what you expect, and see

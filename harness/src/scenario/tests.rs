@@ -146,6 +146,21 @@ fn every_built_in_scenario_loads_and_its_counts_are_those_worked_out_by_hand() {
     }
 }
 
+#[test]
+fn the_readme_lists_every_built_in_scenario_with_its_counts() {
+    let readme = include_str!("../../../README.md");
+    for (built_in, (name, _, received)) in BUILT_IN.iter().zip(BY_HAND) {
+        let counts: Vec<_> = received.iter().map(u64::to_string).collect();
+        let counts = if counts.is_empty() {
+            "drawn".to_owned()
+        } else {
+            counts.join(" ")
+        };
+        let row = format!("\n| `{name}` | {counts} | {} |\n", built_in.about());
+        assert!(readme.contains(&row), "{row}");
+    }
+}
+
 /// Walks the requests down the chain, one after another and call by call, without a clock; slow, simple, and no kin of the
 /// model.
 struct Walk<'a> {
