@@ -266,11 +266,11 @@ mod tests {
 
     /// When which request started, in milliseconds, where each takes so long.
     async fn started(clock: Clock, takes_ms: u64, stop_ms: Option<u64>) -> Vec<(u64, u128)> {
-        let (stop, stopped) = watch::channel(false);
+        let (stop, told) = watch::channel(false);
         let began = Instant::now();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut running = JoinSet::new();
-        let stopper = async {
+        let after_a_while = async {
             match stop_ms {
                 Some(after) => sleep(Duration::from_millis(after)).await,
                 None => std::future::pending().await,
@@ -278,7 +278,7 @@ mod tests {
             stop.send_replace(true);
             std::future::pending::<()>().await;
         };
-        let run = clock.run(&mut running, stopped, |number| {
+        let run = clock.run(&mut running, told, |number| {
             let seen = Arc::clone(&seen);
             async move {
                 seen.lock().unwrap().push((number, began.elapsed().as_millis()));
@@ -287,11 +287,10 @@ mod tests {
         });
         tokio::select! {
             () = run => {}
-            () = stopper => {}
+            () = after_a_while => {}
         }
         while running.join_next().await.is_some() {}
-        let seen = seen.lock().unwrap().clone();
-        seen
+        Arc::try_unwrap(seen).unwrap().into_inner().unwrap()
     }
 
     fn clock(rate: f64, requests: u64, at_once: usize) -> Clock {

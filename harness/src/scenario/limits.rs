@@ -174,6 +174,7 @@ mod tests {
 
     #[test]
     fn a_hang_that_nobody_ends_is_refused_and_told_what_would_end_it() {
+        const NONE: &str = "load.deadline=none";
         let check = |line: &str, set: &[&str]| {
             let overrides = super::super::Overrides {
                 set: set.iter().map(|each| (*each).to_owned()).collect(),
@@ -182,7 +183,6 @@ mod tests {
             let scenario = Scenario::load(Some(line), &overrides).unwrap();
             scenario.check_runnable().map_err(|error| error.to_string())
         };
-        const NONE: &str = "load.deadline=none";
         for hang in ["hang", "hang:first=1", "hang:p=0.5", "hang:first=1,scope=process"] {
             let line = format!("web x3 > api > db {hang}");
             assert_eq!(check(&line, &[]), Ok(()));

@@ -351,9 +351,10 @@ impl RetryKeys {
             keys.waits_place = Some(entry.place.clone());
         }
         if let Some(entry) = retry.get("attempt_timeout") {
-            keys.attempt_timeout = Some(match is_none(entry) {
-                true => OrNone::None,
-                false => OrNone::Is(limit(entry)?),
+            keys.attempt_timeout = Some(if is_none(entry) {
+                OrNone::None
+            } else {
+                OrNone::Is(limit(entry)?)
             });
         }
         if let Some(entry) = retry.get("commit") {

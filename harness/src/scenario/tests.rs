@@ -648,9 +648,21 @@ fn set_takes_toml_or_a_bare_word() {
     assert_eq!(attempts(&scenario), [1, 3, 8, 3]);
 }
 
+/// Each text is refused with the place and the words that are named.
+fn refused_by_line(cases: &[(&str, &str)]) {
+    for (text, named) in cases {
+        let error = Scenario::from_toml("case.toml", text).unwrap_err().to_string();
+        assert!(
+            error.starts_with("case.toml, line ") && error.contains(named),
+            "{text}\n{error}"
+        );
+        assert!(!error.contains(crate::sanitize::is_control), "{error}");
+    }
+}
+
 #[test]
 fn each_wrong_file_is_refused_with_its_line_and_what_would_be_right() {
-    for (text, named) in [
+    refused_by_line(&[
         (
             "[retry]\nattempts = 3\n\n[services.inventory]\nfault = \"fail\"\n[services.pricing.retry]\natempts = 2",
             "case.toml, line 7: `atempts` is no key of [services.pricing.retry]; did you mean `attempts`? \
@@ -687,6 +699,57 @@ fn each_wrong_file_is_refused_with_its_line_and_what_would_be_right() {
             "[retry]\nbackoff = { jitter = \"half\" }",
             "write none, plus_minus_20 or full",
         ),
+        ("[sidecars]\nattempts = 2", "`sidecars` is not built yet"),
+        ("undeclared = { pricing = 4 }", "`undeclared` is not built yet"),
+        ("attempts = 3", "`attempts` is no key of a scenario"),
+        ("requests = 3", "did you mean `load.requests`?"),
+        ("[services.pricing]\natempts = 2", "did you mean `retry.attempts`?"),
+        ("[load]\nrequests = 0", "requests = 0: write a whole number"),
+        ("[load]\nconcurrency = 5001", "concurrency = 5001: write a whole"),
+        ("[load]\ndeadline = 10", "deadline = 10: write a duration above 0"),
+        ("[load]\ndeadline = \"0s\"", "deadline = \"0s\""),
+        ("[load]\ndeadline = \"25h\"", "at most 24h"),
+        ("[load]\nseed = -1", "seed = -1: write a whole number"),
+        ("[load]\nitem = \"a\\u0000b\"", "no NUL"),
+        ("[chain]\ndepth = 13", "depth = 13: write 1 to 12"),
+        (
+            "[chain]\ndepth = 1\nline = \"web > db\"",
+            "line 2: [chain] takes a line or a depth",
+        ),
+        ("[chain]\nline = \"web x0 > db\"", "line 2: `x0` behind `web`"),
+        (
+            "[chain]\nline = \"web x2 > db\"\n[retry]\nattempts = 3",
+            "line 4: [retry] attempts stands beside a chain line",
+        ),
+        (
+            "[services.pricng]\nfault = \"fail\"",
+            "line 1: no service `pricng` is in this chain; did you mean `pricing`?",
+        ),
+        ("[services.client]\nfault = \"fail\"", "[client.retry]"),
+        (
+            "[services.inventory.retry]\nattempts = 3",
+            "inventory is the bottom service and calls nobody, so it has no retry",
+        ),
+        ("[services.inventory]\non_failure = \"pass\"", "so it has no on_failure"),
+        (
+            "[services.pricing]\nfault = \"explode\"",
+            "line 2: fault = \"explode\": `explode` is not a fault",
+        ),
+        (
+            "[services.pricing]\non_failure = \"UNAVAILBLE\"",
+            "did you mean `UNAVAILABLE`?",
+        ),
+        ("transport_codes = \"cooked\"", "write normalized or raw"),
+        ("name = \"\"", "write a name of 1 to 60 characters"),
+        ("[retry]\nattempts = 3\nattempts = 4", "line 3: this is no TOML"),
+        ("[retry\n", "line 1: this is no TOML"),
+        ("\"\\u001b[2J\" = 1", r"`\u{1b}[2J` is no key"),
+    ]);
+}
+
+#[test]
+fn each_wrong_key_of_a_policy_is_refused_with_its_line_and_what_would_be_right() {
+    refused_by_line(&[
         (
             "[retry]\nhedge = { delay = 5 }",
             "line 2: delay = 5: write a duration in quotes, such as \"250ms\", above 0 and at most 1h",
@@ -745,6 +808,12 @@ fn each_wrong_file_is_refused_with_its_line_and_what_would_be_right() {
             "[retry]\nbudget = { kind = [\"window\"] }",
             "kind = [\"window\"]: write { kind",
         ),
+    ]);
+}
+
+#[test]
+fn each_wrong_rate_deadline_side_and_pair_of_waits_is_refused_with_its_line() {
+    refused_by_line(&[
         (
             "[load]\nrate = 0",
             "rate = 0: write requests per second, from 0.0001 to 1000000",
@@ -805,59 +874,7 @@ fn each_wrong_file_is_refused_with_its_line_and_what_would_be_right() {
             "[retry]\nbackoff = {}\n[client.retry]\nhedge = { delay = \"5ms\" }",
             "line 4: client would have a hedge, from [client.retry], and a backoff, from [retry]",
         ),
-        ("[sidecars]\nattempts = 2", "`sidecars` is not built yet"),
-        ("undeclared = { pricing = 4 }", "`undeclared` is not built yet"),
-        ("attempts = 3", "`attempts` is no key of a scenario"),
-        ("requests = 3", "did you mean `load.requests`?"),
-        ("[services.pricing]\natempts = 2", "did you mean `retry.attempts`?"),
-        ("[load]\nrequests = 0", "requests = 0: write a whole number"),
-        ("[load]\nconcurrency = 5001", "concurrency = 5001: write a whole"),
-        ("[load]\ndeadline = 10", "deadline = 10: write a duration above 0"),
-        ("[load]\ndeadline = \"0s\"", "deadline = \"0s\""),
-        ("[load]\ndeadline = \"25h\"", "at most 24h"),
-        ("[load]\nseed = -1", "seed = -1: write a whole number"),
-        ("[load]\nitem = \"a\\u0000b\"", "no NUL"),
-        ("[chain]\ndepth = 13", "depth = 13: write 1 to 12"),
-        (
-            "[chain]\ndepth = 1\nline = \"web > db\"",
-            "line 2: [chain] takes a line or a depth",
-        ),
-        ("[chain]\nline = \"web x0 > db\"", "line 2: `x0` behind `web`"),
-        (
-            "[chain]\nline = \"web x2 > db\"\n[retry]\nattempts = 3",
-            "line 4: [retry] attempts stands beside a chain line",
-        ),
-        (
-            "[services.pricng]\nfault = \"fail\"",
-            "line 1: no service `pricng` is in this chain; did you mean `pricing`?",
-        ),
-        ("[services.client]\nfault = \"fail\"", "[client.retry]"),
-        (
-            "[services.inventory.retry]\nattempts = 3",
-            "inventory is the bottom service and calls nobody, so it has no retry",
-        ),
-        ("[services.inventory]\non_failure = \"pass\"", "so it has no on_failure"),
-        (
-            "[services.pricing]\nfault = \"explode\"",
-            "line 2: fault = \"explode\": `explode` is not a fault",
-        ),
-        (
-            "[services.pricing]\non_failure = \"UNAVAILBLE\"",
-            "did you mean `UNAVAILABLE`?",
-        ),
-        ("transport_codes = \"cooked\"", "write normalized or raw"),
-        ("name = \"\"", "write a name of 1 to 60 characters"),
-        ("[retry]\nattempts = 3\nattempts = 4", "line 3: this is no TOML"),
-        ("[retry\n", "line 1: this is no TOML"),
-        ("\"\\u001b[2J\" = 1", r"`\u{1b}[2J` is no key"),
-    ] {
-        let error = Scenario::from_toml("case.toml", text).unwrap_err().to_string();
-        assert!(
-            error.starts_with("case.toml, line ") && error.contains(named),
-            "{text}\n{error}"
-        );
-        assert!(!error.contains(crate::sanitize::is_control), "{error}");
-    }
+    ]);
 }
 
 #[test]
@@ -875,7 +892,7 @@ fn each_wrong_flag_is_refused_by_name() {
                 flags.set = vec![
                     "retry.hedge.delay=5ms".to_owned(),
                     "services.pricing.retry.backoff.initial=5ms".to_owned(),
-                ]
+                ];
             },
             "--set services.pricing.retry.backoff.initial=5ms: pricing would have a hedge, from [retry]",
         ),
@@ -910,7 +927,7 @@ fn each_wrong_flag_is_refused_by_name() {
                 flags.faults = vec![
                     (None, Fault::NONE.into()),
                     (Some("inventory".to_owned()), Fault::NONE.into()),
-                ]
+                ];
             },
             "two --fault",
         ),

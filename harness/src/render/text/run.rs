@@ -336,7 +336,7 @@ pub(super) fn details(screen: &mut Screen, report: &Report) {
 /// The faults that sat in a caller's own way out.
 fn client_faults(report: &Report) -> impl Iterator<Item = String> {
     let services = report.scenario.get("services").and_then(serde_json::Value::as_object);
-    let faults = report.services.iter().filter_map(move |row| {
+    report.services.iter().filter_map(move |row| {
         let fault: ServiceFault = services?.get(&row.service)?.get("fault")?.as_str()?.parse().ok()?;
         let (caller, inside) = fault.side?;
         let client = ClientFault {
@@ -344,8 +344,7 @@ fn client_faults(report: &Report) -> impl Iterator<Item = String> {
             inside,
         };
         Some(words::client_fault(&caller, &client.to_string()))
-    });
-    faults
+    })
 }
 
 /// What became of a service's arrivals besides being answered: `inventory: 6 late, 1 ended by the deadline`.
@@ -470,6 +469,11 @@ fn why(screen: &mut Screen, report: &Report) {
             "Way on",
             "fewer requests at once (-c) or --deadline none.",
         ));
+    }
+    let by_the_clock = report.scenario.pointer("/load/rate").is_some();
+    if by_the_clock && has("not_sent") && !has("interrupted") {
+        let text = "a lower --rate, or more requests at once (-c): those in the way were never sent.";
+        screen.lines(words::labelled("Way on", text));
     }
     // What was not sent cannot have arrived: the prediction is that of the whole plan.
     let whole = report.operations.not_sent == 0 && !has("interrupted") && !has("not_sent");

@@ -287,6 +287,22 @@ fn refusals_to_retry_show_when_they_tell_something() {
 }
 
 #[test]
+fn a_full_house_has_a_way_on() {
+    let mut report = samples::thousand();
+    report.verdict = Verdict::Incomplete;
+    report.operations.not_sent = 3;
+    report.reasons = vec![Reason {
+        kind: "not_sent".to_owned(),
+        text: "Requests that were never sent: 3.".to_owned(),
+    }];
+    let way_on = "\nWay on        a lower --rate, or more requests at once (-c)";
+    assert!(!screen_of(&report).contains(way_on));
+    report.scenario = serde_json::json!({"load": {"rate": 500}});
+    let text = screen_of(&report);
+    assert!(text.contains(way_on), "{text}");
+}
+
+#[test]
 fn reasons_not_to_retry_are_words_and_only_where_somebody_retries() {
     let mut report = samples::single_owner();
     let reasons = [("limit", 1), ("code", 3), ("cancelled", 2000), ("committed", 1)];
