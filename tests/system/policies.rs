@@ -160,7 +160,7 @@ const FACTS: [(&str, &[&str], &[u64]); 24] = [
             "--retry-on",
             "DEADLINE_EXCEEDED",
             "--set",
-            "retry.attempt_timeout=80ms",
+            "services.a.retry.attempt_timeout=80ms",
             "--deadline",
             "5s",
         ],

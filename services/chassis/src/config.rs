@@ -6,12 +6,14 @@ use crate::{
     code::{self, Code},
     export::{self, Export},
     fault::{ClientFault, Fault},
-    policy::{self, Backoff, Policy},
+    policy::{self, Policy},
 };
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     io::Read as _,
     net::{Ipv4Addr, SocketAddr},
+    str::FromStr,
     time::Duration,
 };
 use thiserror::Error;
@@ -266,118 +268,45 @@ impl Config {
         if let Some(unknown) = pairs.keys().find(|name| !NAMES.contains(&name.as_str())) {
             return Err(ConfigError::Unknown(unknown.clone()));
         }
-        let get = |name| pairs.get(name).map(String::as_str).filter(|value| !value.is_empty());
-        let name = get(SERVICE).ok_or(ConfigError::Missing(SERVICE))?;
+        let pairs = Pairs(pairs);
+        let name = pairs.get(SERVICE).ok_or(ConfigError::Missing(SERVICE))?;
         if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
             let shown = name.escape_debug().to_string();
             return Err(wrong(SERVICE, &shown, &"a name is printable ASCII without blanks"));
         }
-        let mut config = Self::named(name);
-        let address = |name, value: &str| parsed(name, value, |_| "write host:port with an IP address".to_owned());
-        let callee_address = |value| {
-            parsed(CALLEE_ADDRESS, value, |error: crate::address::AddressError| {
-                error.to_string()
-            })
-        };
-        if let Some(value) = get(LISTEN) {
-            config.listen = address(LISTEN, value)?;
-        }
-        if let Some(value) = get(CONTROL_LISTEN) {
-            config.control_listen = address(CONTROL_LISTEN, value)?;
-        }
-        config.callee = match (get(CALLEE), get(CALLEE_ADDRESS)) {
-            (Some(name), Some(value)) => Some(Callee {
+        let default = Self::named(name);
+        let callee = match (pairs.get(CALLEE), pairs.read(CALLEE_ADDRESS)?) {
+            (Some(name), Some(address)) => Some(Callee {
                 name: name.to_owned(),
-                address: callee_address(value)?,
+                address,
             }),
             (None, None) => None,
             (Some(_), None) => return Err(ConfigError::Missing(CALLEE_ADDRESS)),
             (None, Some(_)) => return Err(ConfigError::Missing(CALLEE)),
         };
-        if let Some(value) = get(ATTEMPTS) {
-            config.retry.attempts = policy::parse_attempts(value).map_err(|error| wrong(ATTEMPTS, value, &error))?;
-        }
-        if let Some(value) = get(RETRY_ON) {
-            config.retry.retry_on = value.parse().map_err(|error| wrong(RETRY_ON, value, &error))?;
-        }
-        if let Some(value) = get(BACKOFF) {
-            let backoff: Backoff = value.parse().map_err(|error| wrong(BACKOFF, value, &error))?;
-            config.retry.backoff = Some(backoff);
-        }
-        let time = |name, value: &str| {
-            let right = || "write a duration such as 250ms, above 0 and at most 1h".to_owned();
-            let read = parsed(name, value, |_: humantime::DurationError| right())
-                .map(|read: humantime::Duration| Duration::from(read))?;
-            if read.is_zero() || read > Policy::LONGEST {
-                return Err(wrong(name, value, &right()));
-            }
-            Ok(read)
+        let address = |name, default| {
+            Ok(pairs
+                .told(name, "write host:port with an IP address")?
+                .unwrap_or(default))
         };
-        let yes = |name, value: &str| {
-            parsed(name, value, |_: std::str::ParseBoolError| {
-                "write true or false".to_owned()
-            })
-        };
-        let policy_part = |name, value: &str, error: policy::PolicyError| wrong(name, value, &error);
-        if let Some(value) = get(ATTEMPT_TIMEOUT) {
-            config.retry.attempt_timeout = Some(time(ATTEMPT_TIMEOUT, value)?);
-        }
-        if let Some(value) = get(COMMIT) {
-            config.retry.commit = value.parse().map_err(|error| policy_part(COMMIT, value, error))?;
-        }
-        if let Some(value) = get(PUSHBACK) {
-            config.retry.pushback = yes(PUSHBACK, value)?;
-        }
-        if let Some(value) = get(THROTTLE) {
-            let throttle = value.parse().map_err(|error| policy_part(THROTTLE, value, error))?;
-            config.retry.throttle = Some(throttle);
-        }
-        if let Some(value) = get(BUDGET) {
-            let budget = value.parse().map_err(|error| policy_part(BUDGET, value, error))?;
-            config.retry.budget = Some(budget);
-        }
-        if let Some(value) = get(HEDGE) {
-            config.retry.hedge = Some(time(HEDGE, value)?);
-        }
-        if let Some(value) = get(ONLY_FIRST_TRIES) {
-            config.retry.only_first_tries = yes(ONLY_FIRST_TRIES, value)?;
-        }
-        config.retry = config
-            .retry
-            .checked()
-            .map_err(|error| policy_part(HEDGE, get(HEDGE).unwrap_or_default(), error))?;
-        if let Some(value) = get(DEADLINE) {
-            config.deadline = value.parse().map_err(|error| wrong(DEADLINE, value, &error))?;
-        }
-        if let Some(value) = get(DETACHED) {
-            config.detached = yes(DETACHED, value)?;
-        }
-        if let Some(value) = get(CLIENT_FAULT) {
-            let fault = value.parse().map_err(|error| wrong(CLIENT_FAULT, value, &error))?;
-            config.client_fault = Some(fault);
-        }
-        if let Some(value) = get(ON_FAILURE) {
-            config.on_failure = value.parse().map_err(|error| wrong(ON_FAILURE, value, &error))?;
-        }
-        if let Some(value) = get(TRANSPORT_CODES) {
-            config.transport_codes = value.parse().map_err(|error| wrong(TRANSPORT_CODES, value, &error))?;
-        }
-        if let Some(value) = get(FAULT) {
-            config.fault = value.parse().map_err(|error| wrong(FAULT, value, &error))?;
-        }
-        let number = |_| "write a whole number".to_owned();
-        if let Some(value) = get(SEED) {
-            config.seed = parsed(SEED, value, number)?;
-        }
-        get(RUN).unwrap_or_default().clone_into(&mut config.run);
-        config.otlp = get(OTLP).map_or(Export::None, Export::read);
-        if let Some(value) = get(SPAN_QUEUE) {
-            config.span_queue = parsed(SPAN_QUEUE, value, number)?;
-        }
-        if let Some(value) = get(RECORDS) {
-            config.records = parsed(RECORDS, value, number)?;
-        }
-        Ok(config)
+        Ok(Self {
+            service: default.service,
+            listen: address(LISTEN, default.listen)?,
+            control_listen: address(CONTROL_LISTEN, default.control_listen)?,
+            callee,
+            retry: pairs.policy()?,
+            on_failure: pairs.read(ON_FAILURE)?.unwrap_or_default(),
+            transport_codes: pairs.read(TRANSPORT_CODES)?.unwrap_or_default(),
+            deadline: pairs.read(DEADLINE)?.unwrap_or_default(),
+            detached: pairs.told(DETACHED, TRUE_OR_FALSE)?.unwrap_or_default(),
+            fault: pairs.read(FAULT)?.unwrap_or_default(),
+            client_fault: pairs.read(CLIENT_FAULT)?,
+            seed: pairs.told(SEED, A_NUMBER)?.unwrap_or(default.seed),
+            run: pairs.get(RUN).unwrap_or_default().to_owned(),
+            otlp: pairs.get(OTLP).map_or(Export::None, Export::read),
+            span_queue: pairs.told(SPAN_QUEUE, A_NUMBER)?.unwrap_or(default.span_queue),
+            records: pairs.told(RECORDS, A_NUMBER)?.unwrap_or(default.records),
+        })
     }
 
     /// Writes pairs that [`Config::read`] reads back to the same configuration.
@@ -455,12 +384,68 @@ pub fn control_token() -> Result<Option<String>, ConfigError> {
     Ok(Some(token.to_owned()))
 }
 
+const TRUE_OR_FALSE: &str = "write true or false";
+const A_NUMBER: &str = "write a whole number";
+
+/// The pairs that are read.
+struct Pairs<'a>(&'a BTreeMap<String, String>);
+
+impl<'a> Pairs<'a> {
+    /// A value; an empty one is none.
+    fn get(&self, name: &str) -> Option<&'a str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// A value whose own error says what would be right.
+    fn read<T: FromStr<Err: Display>>(&self, name: &'static str) -> Result<Option<T>, ConfigError> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        value.parse().map(Some).map_err(|error| wrong(name, value, &error))
+    }
+
+    /// A value whose own error says nothing to a reader.
+    fn told<T: FromStr>(&self, name: &'static str, right: &str) -> Result<Option<T>, ConfigError> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        value.parse().map(Some).map_err(|_| wrong(name, value, &right))
+    }
+
+    fn time(&self, name: &'static str) -> Result<Option<Duration>, ConfigError> {
+        const RIGHT: &str = "write a duration such as 250ms, above 0 and at most 1h";
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let read = humantime::parse_duration(value).ok();
+        let fits = read.filter(|time| !time.is_zero() && *time <= Policy::LONGEST);
+        fits.map(Some).ok_or_else(|| wrong(name, value, &RIGHT))
+    }
+
+    fn policy(&self) -> Result<Policy, ConfigError> {
+        let default = Policy::default();
+        let attempts = match self.get(ATTEMPTS) {
+            None => default.attempts,
+            Some(value) => policy::parse_attempts(value).map_err(|error| wrong(ATTEMPTS, value, &error))?,
+        };
+        let policy = Policy {
+            attempts,
+            retry_on: self.read(RETRY_ON)?.unwrap_or_default(),
+            backoff: self.read(BACKOFF)?,
+            attempt_timeout: self.time(ATTEMPT_TIMEOUT)?,
+            commit: self.read(COMMIT)?.unwrap_or_default(),
+            pushback: self.told(PUSHBACK, TRUE_OR_FALSE)?.unwrap_or(default.pushback),
+            throttle: self.read(THROTTLE)?,
+            budget: self.read(BUDGET)?,
+            hedge: self.time(HEDGE)?,
+            only_first_tries: self.told(ONLY_FIRST_TRIES, TRUE_OR_FALSE)?.unwrap_or_default(),
+        };
+        policy
+            .checked()
+            .map_err(|error| wrong(HEDGE, self.get(HEDGE).unwrap_or_default(), &error))
+    }
+}
+
 /// A duration without blanks: `1m30s`.
 fn duration_text(duration: Duration) -> String {
     humantime::format_duration(duration).to_string().replace(' ', "")
 }
 
-fn wrong(name: &'static str, value: &str, right: &dyn std::fmt::Display) -> ConfigError {
+fn wrong(name: &'static str, value: &str, right: &dyn Display) -> ConfigError {
     ConfigError::Value {
         name,
         value: value.to_owned(),
@@ -468,19 +453,7 @@ fn wrong(name: &'static str, value: &str, right: &dyn std::fmt::Display) -> Conf
     }
 }
 
-fn parsed<T: std::str::FromStr>(
-    name: &'static str,
-    value: &str,
-    right: impl Fn(T::Err) -> String,
-) -> Result<T, ConfigError> {
-    value.parse().map_err(|error| ConfigError::Value {
-        name,
-        value: value.to_owned(),
-        right: right(error),
-    })
-}
-
-impl std::str::FromStr for OnFailure {
+impl FromStr for OnFailure {
     type Err = code::CodeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -492,7 +465,7 @@ impl std::str::FromStr for OnFailure {
     }
 }
 
-impl std::fmt::Display for OnFailure {
+impl Display for OnFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Pass => "pass",
@@ -501,7 +474,7 @@ impl std::fmt::Display for OnFailure {
     }
 }
 
-impl std::str::FromStr for PassedOn {
+impl FromStr for PassedOn {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -520,7 +493,7 @@ impl std::str::FromStr for PassedOn {
     }
 }
 
-impl std::fmt::Display for PassedOn {
+impl Display for PassedOn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Pass => f.write_str("pass"),
@@ -530,7 +503,7 @@ impl std::fmt::Display for PassedOn {
     }
 }
 
-impl std::str::FromStr for TransportCodes {
+impl FromStr for TransportCodes {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -542,7 +515,7 @@ impl std::str::FromStr for TransportCodes {
     }
 }
 
-impl std::fmt::Display for TransportCodes {
+impl Display for TransportCodes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Normalized => "normalized",
@@ -556,7 +529,7 @@ mod tests {
     use super::*;
     use crate::{
         fault::{At, Delay, Fail, Kind, Reset, Scope, When},
-        policy::{Budget, Commit, Jitter, RetryOn, Throttle},
+        policy::{Backoff, Budget, Commit, Jitter, RetryOn, Throttle},
     };
     use proptest::prelude::*;
 

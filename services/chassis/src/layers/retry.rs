@@ -201,7 +201,7 @@ impl Retry {
         match said.response.extensions().get::<TransportFailure>() {
             Some(TransportFailure::Refused) => self.count(context, |link| link.connect_refused += 1),
             Some(TransportFailure::Lost | TransportFailure::StreamReset) => {
-                self.count(context, |link| link.transport_errors += 1)
+                self.count(context, |link| link.transport_errors += 1);
             }
             None => {}
         }
