@@ -130,10 +130,15 @@ pub fn report(measured: &Measured<'_>) -> Report {
     }
 }
 
-fn notes(scenario: &Scenario, prediction: &model::Prediction) -> Vec<String> {
-    let mut notes = notes::limits(scenario, prediction);
-    notes.extend(notes::certainty(prediction));
-    notes
+fn notes(scenario: &Scenario, prediction: &model::Prediction) -> Vec<report::Note> {
+    let note = |kind: &'static str| {
+        move |text| report::Note {
+            kind: kind.to_owned(),
+            text,
+        }
+    };
+    let limits = notes::limits(scenario, prediction).into_iter().map(note("limit"));
+    limits.chain(notes::certainty(prediction).map(note("timing"))).collect()
 }
 
 fn command(scenario: &Scenario, expectations: &[Expectation], attach: Option<&Attach>) -> String {

@@ -67,7 +67,7 @@ pub fn certainty(prediction: &model::Prediction) -> Option<String> {
         .iter()
         .all(|service| service.received.min == service.received.max);
     Some(match (is_exact, margin_us) {
-        (true, 0 | NEVER_US..) => "Exact: nothing here is left to chance.".to_owned(),
+        (true, 0 | NEVER_US..) => return None,
         (true, _) => format!(
             "Exact by the clock, as long as nothing comes {} ms late.",
             margin_us / 1_000

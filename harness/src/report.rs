@@ -44,7 +44,7 @@ pub struct Report {
     pub receipts_sample: Sample,
     /// What the limits on retries did at this traffic, and how sure counts are that depend on time, in sentences.
     #[serde(default)]
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
     /// What to change. Empty until a command proves changes.
     pub advice: Vec<Advice>,
     /// The processes that ran.
@@ -78,6 +78,15 @@ pub enum Verdict {
     NotAsPredicted,
     /// The evidence is not whole.
     Incomplete,
+}
+
+/// What a prediction rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// `limit` (what a throttle or a budget did) or `timing` (how sure counts are that depend on time or order).
+    pub kind: String,
+    /// A sentence for people.
+    pub text: String,
 }
 
 /// One reason for a verdict.

@@ -11,6 +11,8 @@ use std::sync::{
 
 pub fn tests() -> Vec<Trial> {
     let mut tests = facts();
+    tests.push(test("policies::every_built_in_scenario", built_in));
+    tests.push(test("policies::arrivals_after_everybody_left_are_late", late));
     tests.push(test(
         "policies::real_proxies_and_a_budget_of_what_is_in_flight",
         the_budget_of_real_proxies,
@@ -20,7 +22,7 @@ pub fn tests() -> Vec<Trial> {
 }
 
 /// Arguments of a run and what arrives at each service.
-const FACTS: [(&str, &[&str], &[u64]); 24] = [
+const FACTS: [(&str, &[&str], &[u64]); 34] = [
     (
         "a_throttle_of_ten_tokens_lets_three_retries_through",
         &["a > b x3 > c down", "-n", "10", "--set", TEN],
@@ -166,6 +168,78 @@ const FACTS: [(&str, &[&str], &[u64]); 24] = [
         ],
         &[1, 3],
     ),
+    ("a_port_that_is_closed", &["--fault", "refuse"], &[1, 3, 9, 0]),
+    (
+        "an_overload_that_one_request_at_a_time_cannot_cause",
+        &["-n", "5", "--fault", "overload:capacity=1"],
+        &[5, 5, 5, 5],
+    ),
+    (
+        "an_overload_that_turns_everybody_away",
+        &["--fault", "overload:capacity=0,code=UNAVAILABLE"],
+        &[1, 3, 9, 27],
+    ),
+    (
+        "a_fault_of_the_caller_inside_its_loop",
+        &["--fault", "fail:side=client@pricing"],
+        &[1, 3, 9, 0],
+    ),
+    (
+        "a_fault_of_the_caller_outside_its_loop",
+        &["--fault", "fail:first=1,side=client@pricing,loop=outside"],
+        &[1, 1, 2, 1],
+    ),
+    (
+        "a_service_that_passes_on_a_shorter_time_is_asked_again",
+        &[
+            "a x3 > b > c",
+            "--fault",
+            "delay:ms=400",
+            "--retry-on",
+            "DEADLINE_EXCEEDED",
+            "--set",
+            "services.b.deadline=100ms",
+        ],
+        &[1, 3, 3],
+    ),
+    (
+        "a_chain_falls_with_its_caller_though_no_deadline_was_passed_on",
+        &[
+            "a > b x4 > c",
+            "--fault",
+            "delay:ms=100+fail",
+            "--deadline",
+            "150ms",
+            "--set",
+            "services.b.deadline=drop",
+        ],
+        &[1, 1, 2],
+    ),
+    (
+        "detached_work_without_a_deadline_goes_on_to_its_end",
+        &[
+            "a > b x4 > c",
+            "--fault",
+            "delay:ms=100+fail",
+            "--deadline",
+            "150ms",
+            "--set",
+            "services.b.deadline=drop",
+            "--set",
+            "services.b.detached=true",
+        ],
+        &[1, 1, 4],
+    ),
+    (
+        "a_client_that_leaves_cancels_what_it_started",
+        &["a x3 > b", "--fault", "delay:ms=100+fail", "--cancel-after", "150ms"],
+        &[1, 2],
+    ),
+    (
+        "an_open_loop_sends_what_its_pace_says",
+        &["a x3 > b down", "-n", "10", "--rate", "50"],
+        &[10, 30],
+    ),
     (
         "a_hedge_and_a_first_attempt_that_is_slow",
         &[
@@ -191,6 +265,51 @@ fn facts() -> Vec<Trial> {
         })
     };
     FACTS.into_iter().map(fact).collect()
+}
+
+/// Every built-in scenario comes out as it is predicted.
+fn built_in() -> Result<(), Failed> {
+    let listed = crate::support::run_plain(&["scenarios"]);
+    // The first line counts them, and a line that goes on begins with blanks.
+    let rows = listed.stdout.lines().skip(2).take_while(|line| !line.is_empty());
+    let rows = rows.filter(|line| !line.starts_with(' '));
+    let names: Vec<_> = rows.filter_map(|line| line.split_whitespace().next()).collect();
+    check(names.len() >= 40, || {
+        format!("only {} scenarios are listed", names.len())
+    })?;
+    for name in names {
+        let ran = run(&["run", name]);
+        check(ran.exit == 0, || {
+            format!("{name}: exit {}: {}{}", ran.exit, ran.stdout, ran.stderr)
+        })?;
+    }
+    Ok(())
+}
+
+/// Two attempts begin after the request's deadline, and the service that made them was told of none.
+fn late() -> Result<(), Failed> {
+    let arguments = [
+        "run",
+        "a > b x4 > c",
+        "--fault",
+        "delay:ms=100+fail",
+        "--deadline",
+        "150ms",
+        "--set",
+        "services.b.deadline=drop",
+        "--set",
+        "services.b.detached=true",
+    ];
+    let ran = run(&arguments);
+    for (service, figure, wanted) in [("c", "received", 4), ("c", "late", 2), ("c", "in_flight", 0)] {
+        let found = ran.service(service, figure);
+        check(ran.exit == 0 && found == wanted, || {
+            format!("{service} {figure}: {found}, exit {}: {}", ran.exit, ran.stdout)
+        })?;
+    }
+    // Whether its own time or its caller's departure came first is for nobody to say.
+    let left = ["expired", "dropped"].map(|figure| ran.service("a", figure).as_u64().unwrap_or(0));
+    check(left.iter().sum::<u64>() == 1, || format!("a ended by {left:?}"))
 }
 
 /// 400 requests, 40 at once, 20 ms at the bottom, back-off 25 ms doubling to 250 ms with full jitter, 20 % in flight: what real

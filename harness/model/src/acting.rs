@@ -20,30 +20,18 @@ pub(crate) fn hop_us(topology: &Topology) -> u64 {
     (HOP_US * topology.load.concurrency.clamp(1, topology.load.requests.max(1))).min(MOST_HOP_US)
 }
 
-/// What of a budget or a throttle never said no, by caller.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Acting {
-    pub(crate) topology: Topology,
-    /// The callers whose budget cannot bind at this traffic.
-    pub(crate) idle_budgets: Vec<usize>,
-}
-
 /// Takes away what cannot act.
-pub(crate) fn acting(topology: &Topology) -> Acting {
-    let mut acting = Acting {
-        topology: topology.clone(),
-        idle_budgets: Vec::new(),
-    };
-    let chain = &mut acting.topology;
+pub(crate) fn acting(topology: &Topology) -> Topology {
+    let mut acting = topology.clone();
+    let chain = &mut acting;
     chain.callers.iter_mut().for_each(drop_idle_policy);
     for service in &mut chain.services {
         service.fault = service.fault.acting();
     }
     drop_far_timers(chain);
     calm_overloads(chain);
-    acting.idle_budgets = idle_budgets(chain);
-    for caller in &acting.idle_budgets {
-        chain.callers[*caller].policy.budget = None;
+    for caller in idle_budgets(chain) {
+        chain.callers[caller].policy.budget = None;
     }
     drop_unseen_waits(chain);
     acting

@@ -59,9 +59,10 @@ pub fn changes(topology: &Topology) -> Vec<Change> {
 }
 
 /// The multiplication behind the worst case at the bottom, such as `3 x 3 x 3`: the attempts of every caller whose
-/// attempts multiply what is sent there, without ones; `1` if nobody's do.
+/// attempts multiply what is sent there, without ones; `1` if nobody's do; the number alone where limits or times leave less
+/// than the product.
 pub fn formula(topology: &Topology) -> String {
-    let acts = acting(topology).topology;
+    let acts = acting(topology);
     let chain = Chain::new(&acts);
     let multiplies: Vec<bool> = if needs_clock(&acts) || chain.draws() || !chain.orders_itself() {
         let now = worst(topology);
@@ -71,18 +72,26 @@ pub fn formula(topology: &Topology) -> String {
     } else {
         exact::multiplying(&chain)
     };
-    let factors: Vec<String> = chain
-        .hops
-        .iter()
-        .zip(multiplies)
+    let hops = chain.hops.iter().zip(multiplies);
+    let factors: Vec<u32> = hops
         .filter(|(hop, multiplies)| *multiplies && hop.attempts > 1)
-        .map(|(hop, _)| hop.attempts.to_string())
+        .map(|(hop, _)| hop.attempts)
         .collect();
-    if factors.is_empty() {
-        "1".to_owned()
-    } else {
-        factors.join(" x ")
+    if needs_clock(&acts) {
+        // Limits and times cut the product down; then there is only the number.
+        let product = factors
+            .iter()
+            .fold(Count::ONE, |product, factor| product * u64::from(*factor).into());
+        let worst = worst(topology);
+        if product != worst {
+            return worst.to_string();
+        }
     }
+    if factors.is_empty() {
+        return "1".to_owned();
+    }
+    let factors: Vec<_> = factors.iter().map(u32::to_string).collect();
+    factors.join(" x ")
 }
 
 /// The worst case at the bottom if these callers made one attempt.

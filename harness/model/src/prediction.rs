@@ -1,6 +1,6 @@
 //! The prediction: its types, and the choice of the room that makes it.
 
-use crate::acting::{Acting, acting, needs_clock};
+use crate::acting::{acting, needs_clock};
 use crate::assemble::{Answer, assemble};
 use crate::chain::Chain;
 use crate::count::Count;
@@ -150,13 +150,10 @@ pub(crate) enum Binds {
 }
 
 pub(crate) fn solve(topology: &Topology, draws: Draws) -> Solved {
-    let Acting {
-        topology: acts,
-        idle_budgets,
-    } = acting(topology);
+    let acts = acting(topology);
     let limited = |caller: usize| {
-        let policy = &topology.callers[caller].policy;
-        policy.throttle.is_some() || policy.budget.is_some()
+        let caller = &topology.callers[caller];
+        caller.attempts > 1 && (caller.policy.throttle.is_some() || caller.policy.budget.is_some())
     };
     let binds = |acting: &dyn Fn(usize) -> Binds| {
         let binds = |caller: usize| {
@@ -171,7 +168,6 @@ pub(crate) fn solve(topology: &Topology, draws: Draws) -> Solved {
             .map(|caller| limited(caller).then(|| binds(caller)))
             .collect()
     };
-    debug_assert!(idle_budgets.iter().all(|caller| limited(*caller)));
     if !needs_clock(&acts) {
         return Solved {
             answer: answer(&Chain::new(&acts), draws),

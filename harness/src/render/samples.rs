@@ -3,7 +3,7 @@
 use super::text::{Started, StartedService};
 use crate::report::{
     Advice, Arrival, Bottom, COMPARISON_SCHEMA, Change, Changed, Comparison, Count, Expected, Latency, Link, LiveCount,
-    LiveGeneration, LiveLink, LiveService, Mixed, Operations, PREDICTION_SCHEMA, Predicted, PredictedLink,
+    LiveGeneration, LiveLink, LiveService, Mixed, Note, Operations, PREDICTION_SCHEMA, Predicted, PredictedLink,
     PredictedService, Prediction, PredictionKind, Process, Reason, Receipt, Report, SCHEMA, STATUS_SCHEMA,
     SWITCH_SCHEMA, Sample, Service, ServiceKind, Status, Switched, Timing, Tries, Verdict,
 };
@@ -342,7 +342,10 @@ pub(crate) fn full() -> Report {
         kind: "note".to_owned(),
         text: "nothing".to_owned(),
     }];
-    report.notes = vec!["The budget of pricing does not bind at this traffic.".to_owned()];
+    report.notes = vec![Note {
+        kind: "limit".to_owned(),
+        text: "The budget of pricing does not bind at this traffic.".to_owned(),
+    }];
     report.advice = vec![Advice {
         change: "one owner".to_owned(),
         predicted: exact(3),

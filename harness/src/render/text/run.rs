@@ -285,14 +285,14 @@ pub(super) fn details(screen: &mut Screen, report: &Report) {
         }
     }
     for note in &report.notes {
-        screen.lines(words::labelled("limits", &sanitize_message(note)));
+        screen.lines(words::labelled(&note.kind, &sanitize_message(&note.text)));
     }
     for text in client_faults(report) {
         screen.lines(words::labelled("fault", &text));
     }
     let declared = picture::declared(&report.chain);
     for link in &report.links {
-        // Who makes one attempt anyway retries no code.
+        // Who makes one attempt anyway retries nothing, whatever came first.
         let once = declared
             .iter()
             .any(|(name, attempts)| *name == link.from && *attempts <= 1);
@@ -300,12 +300,12 @@ pub(super) fn details(screen: &mut Screen, report: &Report) {
         let mut refused: Vec<(&String, &u64)> = link
             .not_retried
             .iter()
-            .filter(|(reason, calls)| **calls > 0 && !(once && *reason == "code"))
+            .filter(|(reason, calls)| **calls > 0 && !(once && !LEFT.contains(&reason.as_str())))
             .collect();
         refused.sort_by_key(|(reason, _)| *reason == "limit");
         if refused.iter().any(|(reason, _)| *reason != "limit") {
-            let refused = refused.iter().filter(|(reason, _)| !(once && *reason == "limit"));
             let refused: Vec<String> = refused
+                .iter()
                 .map(|(reason, calls)| format!("{}, {}", number::whole(**calls), no_retry(reason)))
                 .collect();
             let text = format!("{} > {}: {}", shown(&link.from), shown(&link.to), refused.join("; "));
@@ -332,6 +332,9 @@ pub(super) fn details(screen: &mut Screen, report: &Report) {
         screen.lines(words::labelled("receipts", &text));
     }
 }
+
+/// Reasons that end a call however many attempts it has.
+const LEFT: [&str; 2] = ["deadline", "cancelled"];
 
 /// The faults that sat in a caller's own way out.
 fn client_faults(report: &Report) -> impl Iterator<Item = String> {
