@@ -278,11 +278,22 @@ impl Place {
         });
     }
 
-    /// The place of the retry that follows this attempt, unless the budget is spent. As with Envoy, this attempt is still one
-    /// of those in flight while that is decided, but no longer an active retry.
+    /// The place of the retry that follows this attempt, unless the budget is spent. As in Envoy 1.40 (measured: of 5 attempts
+    /// that fail together a fifth allows none), this attempt has left those in flight when that is decided.
     pub fn again(mut self, now: Instant) -> Option<Self> {
-        self.end_retry();
+        self.end();
         self.allowance.retry(now)
+    }
+
+    fn end(&mut self) {
+        self.end_retry();
+        if std::mem::take(&mut self.is_sent) {
+            self.allowance.spend(|spending| {
+                if let Spending::InFlight(in_flight) = spending {
+                    in_flight.end();
+                }
+            });
+        }
     }
 
     fn end_retry(&mut self) {
@@ -298,14 +309,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.end_retry();
-        if self.is_sent {
-            self.allowance.spend(|spending| {
-                if let Spending::InFlight(in_flight) = spending {
-                    in_flight.end();
-                }
-            });
-        }
+        self.end();
     }
 }
 

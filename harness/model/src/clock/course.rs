@@ -754,12 +754,9 @@ impl<'a> Course<'a> {
         let call = self.attempts[attempt].call;
         let hop = self.calls[call].hop;
         self.calls[call].outstanding.retain(|other| *other != attempt);
-        // A retry that has ended is no longer under way when the next is asked for; its attempt still is.
-        if std::mem::take(&mut self.attempts[attempt].is_retry) {
-            self.hops[hop].limits.retrying -= 1;
-        }
+        // An attempt that has ended is no longer under way when the next is asked for.
+        self.end_attempt(attempt);
         let next = self.after_failure(call, ended, pushback);
-        self.hops[hop].limits.in_flight -= 1;
         let is_hedged = self.caller(call).policy.hedge_us.is_some();
         match next {
             Next::Deliver => {

@@ -208,21 +208,48 @@ async fn a_place_counts_from_its_decision_to_its_end() {
     assert_eq!(under_way(&allowance), (0, 0));
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_attempt_that_has_failed_is_in_flight_until_the_decision_is_made() {
+/// Retries that so many attempts are granted which all fail at the same moment.
+fn granted(percent_milli: u32, attempts: usize) -> usize {
     let allowance = Allowance::of(&Policy {
         budget: Some(Budget::InFlight {
-            percent_milli: 50_000,
+            percent_milli,
             min_concurrency: 0,
         }),
         ..Policy::default()
     });
     let now = Instant::now();
-    let mut places = [allowance.first(), allowance.first()];
-    for place in &mut places {
+    let sent = || {
+        let mut place = allowance.first();
         place.send(now);
+        place
+    };
+    let wave: Vec<_> = std::iter::repeat_with(sent).take(attempts).collect();
+    let retries: Vec<_> = wave.into_iter().filter_map(|failed| failed.again(now)).collect();
+    retries.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wave_of_failures_is_granted_what_envoy_grants_it() {
+    // Envoy 1.40, measured: no decision counts the attempt that it is about.
+    for (attempts, retries) in [
+        (3, 0),
+        (5, 0),
+        (6, 1),
+        (10, 1),
+        (11, 1),
+        (14, 2),
+        (16, 2),
+        (20, 3),
+        (21, 3),
+        (40, 6),
+    ] {
+        assert_eq!(granted(20_000, attempts), retries, "20 %, {attempts} at once");
     }
-    let [failed, _other] = places;
-    // Half of two is one; without the failed one it would be half of one, which is none.
-    assert!(failed.again(now).is_some());
+    for (attempts, of_all, of_half) in [(1, 0, 0), (2, 1, 0), (3, 1, 1), (4, 2, 1)] {
+        assert_eq!(
+            (granted(100_000, attempts), granted(50_000, attempts)),
+            (of_all, of_half),
+            "{attempts}"
+        );
+    }
 }
