@@ -6,7 +6,7 @@ use crate::{
     report::{self, Bottom, Change, PredictedLink, PredictedService, Prediction, PredictionKind, ServiceKind, Tries},
     scenario::Scenario,
 };
-use chassis::{config::PassedOn, fault::Kind};
+use chassis::config::PassedOn;
 
 /// Predicts a scenario.
 pub fn predict(scenario: &Scenario) -> Prediction {
@@ -181,7 +181,7 @@ fn notes(scenario: &Scenario, predicted: &model::Prediction, services: &[Predict
 fn takes_time(scenario: &Scenario) -> bool {
     let waits = scenario.chain.services.iter().any(|service| {
         let fault = &service.fault.fault;
-        fault.delay.is_some() || fault.kind == Kind::Hang || matches!(service.deadline, PassedOn::AtMost(_))
+        fault.delay.is_some() || fault.may_hang() || matches!(service.deadline, PassedOn::AtMost(_))
     });
     let limits = scenario.chain.callers().any(|(_, caller)| {
         let policy = &caller.retry;

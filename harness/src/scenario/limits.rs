@@ -1,10 +1,7 @@
 //! Plans that are refused before anything starts, with the way on. Pure; whoever has the model's figures calls them.
 
 use super::{Scenario, ScenarioError};
-use chassis::{
-    config::PassedOn,
-    fault::{At, Fault, Kind, When},
-};
+use chassis::config::PassedOn;
 use std::time::Duration;
 
 /// Arrivals that one request may cause for each second of its deadline.
@@ -46,11 +43,11 @@ impl Scenario {
         let mut leaves = knows || self.load.cancel_after.is_some() || client.attempt_timeout.is_some();
         let mut caller = crate::chain_line::CLIENT.to_owned();
         for service in &self.chain.services {
-            if is_barred(&service.fault.fault) && service.fault.side.is_some() {
+            if service.fault.side.is_some() && service.fault.fault.bars_work() {
                 break;
             }
             let own = service.fault.own();
-            if own.kind == Kind::Hang && can_happen(own.when) && !knows && !leaves {
+            if own.may_hang() && !knows && !leaves {
                 let name = &service.name;
                 let path = if caller == crate::chain_line::CLIENT {
                     caller
@@ -62,7 +59,7 @@ impl Scenario {
                      10s, or --set {path}.retry.attempt_timeout=250ms)"
                 )));
             }
-            if is_barred(&own) {
+            if own.bars_work() {
                 break;
             }
             let limited = matches!(service.deadline, PassedOn::AtMost(_));
@@ -74,22 +71,6 @@ impl Scenario {
         }
         Ok(())
     }
-}
-
-fn can_happen(when: When) -> bool {
-    when.first != Some(0) && when.p != Some(0.0)
-}
-
-/// Whether no arrival gets past this fault to the work behind it.
-fn is_barred(fault: &Fault) -> bool {
-    let always = fault.when.first.is_none() && fault.when.p.is_none_or(|p| p >= 1.0);
-    always
-        && match fault.kind {
-            Kind::Fail(fail) => fail.at != At::After,
-            Kind::Hang | Kind::Refuse | Kind::Reset(_) | Kind::GoAway | Kind::Http { .. } => true,
-            Kind::Overload { capacity, .. } => capacity == 0,
-            Kind::None => false,
-        }
 }
 
 /// Refuses a request whose plan has more arrivals than its deadline leaves time for. `arrivals_worst` is what one request causes at

@@ -166,6 +166,23 @@ impl Fault {
         self.kind == Kind::Refuse
     }
 
+    /// Whether no arrival gets past this fault to the work behind it.
+    pub fn bars_work(&self) -> bool {
+        let always = self.when.first.is_none() && self.when.p.is_none_or(|p| p >= 1.0);
+        always
+            && match self.kind {
+                Kind::Fail(fail) => fail.at != At::After,
+                Kind::Hang | Kind::Refuse | Kind::Reset(_) | Kind::GoAway | Kind::Http { .. } => true,
+                Kind::Overload { capacity, .. } => capacity == 0,
+                Kind::None => false,
+            }
+    }
+
+    /// Whether an arrival may never be answered.
+    pub fn may_hang(&self) -> bool {
+        self.kind == Kind::Hang && self.when.first != Some(0) && self.when.p != Some(0.0)
+    }
+
     /// Whether any arrival's fate is drawn.
     pub fn is_drawn(&self) -> bool {
         self.whens().any(|when| when.p.is_some()) || self.delay.is_some_and(|delay| delay.jitter_ms > 0)

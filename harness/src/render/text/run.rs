@@ -300,7 +300,7 @@ pub(super) fn details(screen: &mut Screen, report: &Report) {
         let mut refused: Vec<(&String, &u64)> = link
             .not_retried
             .iter()
-            .filter(|(reason, calls)| **calls > 0 && !(once && !LEFT.contains(&reason.as_str())))
+            .filter(|(reason, calls)| **calls > 0 && (!once || LEFT.contains(&reason.as_str())))
             .collect();
         refused.sort_by_key(|(reason, _)| *reason == "limit");
         if refused.iter().any(|(reason, _)| *reason != "limit") {
