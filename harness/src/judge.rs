@@ -138,7 +138,9 @@ fn notes(scenario: &Scenario, prediction: &model::Prediction) -> Vec<report::Not
         }
     };
     let limits = notes::limits(scenario, prediction).into_iter().map(note("limit"));
-    limits.chain(notes::certainty(prediction).map(note("timing"))).collect()
+    limits
+        .chain(notes::certainty(scenario, prediction).map(note("timing")))
+        .collect()
 }
 
 fn command(scenario: &Scenario, expectations: &[Expectation], attach: Option<&Attach>) -> String {

@@ -54,13 +54,13 @@ fn sentence(kind: &str, binds: Option<bool>, callers: &[&str]) -> String {
             if many { "" } else { "s" }
         ),
         None => {
-            format!("Whether the {kind}{plural} of {whose} {refuses} a retry depends on which request comes first.")
+            format!("Whether the {kind}{plural} of {whose} {refuses} a retry depends on the order of events.")
         }
     }
 }
 
 /// How sure the counts are that depend on time or on limits; `None` where nothing does.
-pub fn certainty(prediction: &model::Prediction) -> Option<String> {
+pub fn certainty(scenario: &Scenario, prediction: &model::Prediction) -> Option<String> {
     let margin_us = prediction.margin_us?;
     let is_exact = prediction
         .services
@@ -69,16 +69,32 @@ pub fn certainty(prediction: &model::Prediction) -> Option<String> {
     Some(match (is_exact, margin_us) {
         (true, 0 | NEVER_US..) => return None,
         (true, _) => format!(
-            "Exact by the clock, as long as nothing comes {} ms late.",
+            "Exact by the clock, unless this machine is {} ms late somewhere.",
             margin_us / 1_000
         ),
-        (false, 0) => "A floor and a ceiling: which request comes first decides between them.".to_owned(),
+        (false, 0) => floor_and_ceiling(scenario).to_owned(),
         (false, _) => {
             "Some events lie too near for their order to be certain: these are the least and the most that any \
                        order gives."
                 .to_owned()
         }
     })
+}
+
+/// Why nothing but a floor and a ceiling is known.
+fn floor_and_ceiling(scenario: &Scenario) -> &'static str {
+    let load = &scenario.load;
+    let is_crowd = load.requests > 1 && (load.concurrency > 1 || load.rate.is_some());
+    let cuts = scenario
+        .chain
+        .services
+        .iter()
+        .any(|service| service.fault.own().cuts_connections());
+    match (is_crowd, cuts) {
+        (_, true) => "A floor and a ceiling: a connection that is cut takes along every other call on it.",
+        (true, false) => "A floor and a ceiling: requests at once share limits or places, and their order decides.",
+        (false, false) => "A floor and a ceiling: there are more orders of events than can be followed.",
+    }
 }
 
 #[cfg(test)]
@@ -97,7 +113,7 @@ mod tests {
         let configs = scenario.configs();
         let topology = plan::topology(&configs[0], &configs[1..], &scenario.load);
         let prediction = model::predict(&topology, model::Draws::Forecast);
-        (limits(&scenario, &prediction), certainty(&prediction))
+        (limits(&scenario, &prediction), certainty(&scenario, &prediction))
     }
 
     #[test]
@@ -106,7 +122,7 @@ mod tests {
         let chain = "a x3 > b x3 > c down";
         let idle = "The budgets of a and b do not bind at this traffic.";
         assert_eq!(told(chain, &[budget], 5, 1).0, [idle]);
-        let order = "Whether the budgets of a and b refuse a retry depends on which request comes first.";
+        let order = "Whether the budgets of a and b refuse a retry depends on the order of events.";
         assert_eq!(told(chain, &[budget], 50, 20).0, [order]);
         let throttle = "retry.throttle={max_tokens=10,token_ratio=0.1}";
         let binds = ["The throttles of a and b bind here: they refuse retries.".to_owned()];
@@ -119,7 +135,11 @@ mod tests {
             let deadline = format!("load.deadline={deadline}");
             told("a x10 > b delay:ms=100+fail", &[&deadline], 1, 1).1.unwrap()
         };
-        assert!(slow("350ms").starts_with("Exact by the clock"), "{}", slow("350ms"));
+        assert!(
+            slow("350ms").starts_with("Exact by the clock, unless"),
+            "{}",
+            slow("350ms")
+        );
         assert!(slow("402ms").contains("any order"), "{}", slow("402ms"));
         assert_eq!(told("a x3 > b down", &[], 1, 1).1, None);
     }

@@ -138,7 +138,7 @@ fn notes(scenario: &Scenario, predicted: &model::Prediction, services: &[Predict
     let is_drawn = faults.iter().any(|fault| fault.fault.is_drawn());
     let is_shared = faults.iter().any(|fault| fault.fault.is_shared());
     let mut notes = crate::notes::limits(scenario, predicted);
-    let certainty = crate::notes::certainty(predicted);
+    let certainty = crate::notes::certainty(scenario, predicted);
     if is_drawn {
         notes.push(
             "The shares assume independent failures; real ones come in runs, so read them as the best case.".to_owned(),

@@ -23,6 +23,7 @@ use chassis::{
     counts::Counts,
     export::Export,
     outbound::OutboundError,
+    policy::Budget,
     telemetry::{Telemetry, TelemetryError},
 };
 use futures_util::future::{BoxFuture, join_all};
@@ -194,7 +195,8 @@ impl Put {
 
     /// One switch, where one is needed; answers the number of the settings that the run is about.
     async fn there(&self, standing: &mut Standing) -> Result<u64, StandingError> {
-        if self.changes_nothing() && standing.is_level() {
+        let is_used = standing.configs().iter().any(remembers);
+        if self.changes_nothing() && standing.is_level() && !is_used {
             Ok(standing.generation())
         } else {
             standing.switch(&self.there).await
@@ -221,6 +223,14 @@ impl Put {
         }
         Ok(())
     }
+}
+
+/// Whether earlier requests may have used up something that the prediction takes to be whole: tokens, a budget, the first
+/// arrivals that a fault in a caller counts over the process. The same settings in force anew begin with all of it.
+fn remembers(config: &Config) -> bool {
+    let policy = &config.retry;
+    let is_limited = policy.throttle.is_some() || matches!(policy.budget, Some(Budget::Window { .. }));
+    (policy.attempts > 1 && is_limited) || config.client_fault.is_some_and(|client| client.fault.is_shared())
 }
 
 /// Measures what stands, or what it starts.

@@ -15,6 +15,9 @@ const HOP_US: u64 = 300;
 /// The longest that is ever assumed, microseconds.
 const MOST_HOP_US: u64 = 20_000;
 
+/// A limit that a chain in which nothing waits is taken to keep, microseconds.
+const INSTANT_US: u64 = 100_000;
+
 /// How long a call or an answer may be on its way while so many requests are under way.
 pub(crate) fn hop_us(topology: &Topology) -> u64 {
     (HOP_US * topology.load.concurrency.clamp(1, topology.load.requests.max(1))).min(MOST_HOP_US)
@@ -189,7 +192,10 @@ impl crate::topology::Backoff {
 /// Takes away deadlines, limits and departures that come after everything is over.
 fn drop_far_timers(topology: &mut Topology) {
     let longest = longest(topology);
-    let is_far = |limit_us: u64, longest_us: u64| longest.is_instant || longest_us.saturating_add(APART_US) < limit_us;
+    // Where nothing waits, only the number of calls takes time, and a plan that has too many for its deadline is another matter.
+    let is_far = |limit_us: u64, longest_us: u64| {
+        (longest.is_instant && limit_us >= INSTANT_US) || longest_us.saturating_add(APART_US) < limit_us
+    };
     for (caller, longest_us) in topology.callers.iter_mut().zip(&longest.attempts) {
         let limit = caller.policy.attempt_timeout_us;
         caller.policy.attempt_timeout_us = limit.filter(|limit| !is_far(*limit, *longest_us));
@@ -199,7 +205,9 @@ fn drop_far_timers(topology: &mut Topology) {
     load.deadline_us = load.deadline_us.filter(|limit| !is_far(*limit, whole));
     load.cancel_after_us = load.cancel_after_us.filter(|limit| !is_far(*limit, whole));
     for (index, service) in topology.services.iter_mut().enumerate() {
-        let below = longest.calls.get(index + 1).copied().unwrap_or(0);
+        // The time runs from the arrival, so that a delay of the service's own is part of it.
+        let own = service.fault.longest_ms().saturating_mul(1_000);
+        let below = longest.calls.get(index + 1).copied().unwrap_or(0).saturating_add(own);
         if let PassesOn::AtMost(limit) = service.passes_on
             && is_far(limit, below)
         {
@@ -265,11 +273,20 @@ pub(crate) fn longest_run_us(topology: &Topology) -> u64 {
     whole.saturating_mul(rounds).saturating_add(paced)
 }
 
-/// How long an attempt on a link lasts at least and at most, microseconds, when every one fails.
+/// How long an attempt on a link lasts at least and at most, microseconds.
 pub(crate) fn attempt_us(topology: &Topology, hop: usize) -> (u64, u64) {
-    let waits = |service: &crate::topology::Service| service.fault.delay.filter(|delay| delay.when == When::ALWAYS);
-    let below = topology.services[hop..].iter().filter_map(waits);
-    let shortest_ms: u64 = below.map(|delay| delay.ms).sum();
+    let mut shortest_ms = 0_u64;
+    for (caller, service) in topology.callers.iter().zip(&topology.services).skip(hop) {
+        if caller.client_fault.is_some() || leaves(topology) {
+            break;
+        }
+        let delay = service.fault.delay.filter(|delay| delay.when == When::ALWAYS);
+        shortest_ms = shortest_ms.saturating_add(delay.map_or(0, |delay| delay.ms));
+        // Behind a fault that may answer, nothing is certain to be waited for.
+        if service.fault.kind != Kind::None {
+            break;
+        }
+    }
     (shortest_ms.saturating_mul(1_000), longest(topology).attempts[hop])
 }
 

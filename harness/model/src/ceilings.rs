@@ -42,11 +42,35 @@ impl Range {
 /// Bounds of a run.
 pub(crate) fn run(topology: &Topology) -> Answer {
     let layout = Layout::new(topology);
+    let totals = ranges(topology, &layout, topology.load.requests);
+    // What one request does at most, the others being where they are.
+    let one = ranges(topology, &layout, 1);
+    let kind = if clock::is_drawn(topology) {
+        PredictedKind::Statistical
+    } else {
+        PredictedKind::Bounds
+    };
+    Answer {
+        per_request: PerRequest {
+            worst: layout.bottom().map_or(Count::ZERO, |bottom| one[bottom].max),
+            mean: None,
+            sd: None,
+            still_fails: (one[layout.ended(Code::OK)].max == Count::ZERO).then_some(1.0),
+            arrivals_worst: one[layout.arrivals()].max,
+        },
+        totals: totals.iter().map(|range| predicted(*range, kind)).collect(),
+        layout,
+    }
+}
+
+/// What so many requests do at least and at most.
+fn ranges(topology: &Topology, layout: &Layout, requests: u64) -> Vec<Range> {
     let ends = possible_ends(topology);
     let mut totals = vec![Range::NONE; layout.len()];
-    let mut calls = Range::exactly(topology.load.requests.into());
+    let requests = Range::exactly(requests.into());
+    let mut calls = requests;
     let mut arrivals = Range::NONE;
-    for (hop, (caller, service)) in topology.callers.iter().zip(&topology.services).enumerate() {
+    for (hop, service) in topology.services.iter().enumerate() {
         let sent = sent(topology, hop, calls, &ends[hop]);
         let refuses = service.fault.kind == Kind::Refuse;
         let received = if refuses {
@@ -108,11 +132,9 @@ pub(crate) fn run(topology: &Topology) -> Answer {
         ] {
             totals[layout.at(hop, what)] = range;
         }
-        debug_assert!(caller.attempts > 0);
         calls = own;
     }
     totals[layout.arrivals()] = arrivals;
-    let requests = Range::exactly(topology.load.requests.into());
     for code in &layout.codes {
         let is_possible = ends[0].contains(code) || leaves(topology) || topology.callers[0].client_fault.is_some();
         totals[layout.ended(*code)] = match certain(&ends[0]) {
@@ -121,33 +143,19 @@ pub(crate) fn run(topology: &Topology) -> Answer {
             _ => Range::NONE,
         };
     }
-    let kind = if clock::is_drawn(topology) {
-        PredictedKind::Statistical
-    } else {
-        PredictedKind::Bounds
-    };
-    let most = |slot: usize| most_of_one(topology, totals[slot].max);
-    Answer {
-        per_request: PerRequest {
-            worst: layout.bottom().map_or(Count::ZERO, most),
-            mean: None,
-            sd: None,
-            still_fails: if ends[0].contains(&Code::OK) { None } else { Some(1.0) },
-            arrivals_worst: most(layout.arrivals()),
-        },
-        totals: totals.iter().map(|range| predicted(*range, kind)).collect(),
-        layout,
-    }
+    totals
 }
 
-/// One request causes at most what all together do, and at most what its own attempts multiply to.
-fn most_of_one(topology: &Topology, all: Count) -> Count {
-    let product = |hops: usize| {
-        let attempts = topology.callers[..hops].iter().map(|caller| u64::from(caller.attempts));
-        attempts.fold(Count::ONE, |product, attempts| product * attempts.into())
+/// Callers that never try again, whatever happens: their limits are never asked.
+pub(crate) fn never_retry(topology: &Topology) -> Vec<bool> {
+    let ends = possible_ends(topology);
+    let never = |(hop, caller): (usize, &Caller)| {
+        caller.policy.hedge_us.is_none()
+            && !ends[hop]
+                .iter()
+                .any(|code| code.is_failure() && retries_on(caller, *code))
     };
-    let sum = (1..=topology.callers.len()).fold(Count::ZERO, |sum, hops| sum + product(hops));
-    all.min(sum)
+    topology.callers.iter().enumerate().map(never).collect()
 }
 
 fn predicted(range: Range, kind: PredictedKind) -> Predicted {
@@ -168,7 +176,9 @@ fn may_lose(topology: &Topology, hop: usize) -> bool {
         topology.services[hop].fault.kind,
         Kind::Cut(Cut::Connection | Cut::GoAway)
     );
-    leaves(topology) || topology.callers[hop].client_fault.is_some() || (cut && shares_connections(topology))
+    // The client's own attempts are on their way before anybody can have given up.
+    let given_up = leaves(topology) && (hop > 0 || topology.callers[0].attempts > 1);
+    given_up || topology.callers[hop].client_fault.is_some() || (cut && shares_connections(topology))
 }
 
 /// Whether every arrival gets to its work, or none does; `None` where that depends.

@@ -1,7 +1,7 @@
 //! The rule of the draws, implemented a second time.
 //!
 //! It is the one that stands beside the fault: start with `x = mix(seed)`; for the request's number, then for each number of
-//! the attempt path from the client's down, then for the occurrence, `x = mix(x XOR number)`; for the chance of a delay once
+//! the attempt path from the client's down, for a fault in a caller its place, then for the occurrence, `x = mix(x XOR number)`; for the chance of a delay once
 //! more with the number 1; the draw is the upper 53 bits of `x` over 2^53. `mix` is a step of `SplitMix64`.
 
 /// The state of a draw whose path is not complete.
@@ -21,6 +21,11 @@ impl Draw {
     /// occurrence is always 0.
     pub(crate) fn share(self) -> f64 {
         self.then(FIRST_OCCURRENCE).number()
+    }
+
+    /// The draws of a fault in a caller, inside or outside its loop: a number that no attempt has stands behind the path.
+    pub(crate) fn in_caller(self, inside: bool) -> Self {
+        self.then(u64::from(if inside { u32::MAX } else { u32::MAX - 1 }))
     }
 
     /// Whether its delay happens.

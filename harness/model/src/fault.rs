@@ -202,10 +202,15 @@ impl Keys<'_> {
                 Kind::Cut(Cut::Stream(of_reset(self.text("code").unwrap_or("REFUSED_STREAM"))))
             }
             "reset" => Kind::Cut(Cut::Connection),
-            "http" => Kind::Fail(Fail {
-                code: of_http(self.number("status")?.unwrap_or(0)),
-                ..Fail::DOWN
-            }),
+            "http" => {
+                let status = self.number("status")?.unwrap_or(0);
+                Kind::Fail(Fail {
+                    code: of_http(status),
+                    // Headers of HTTP 200 without a status begin an answer.
+                    headers: status == 200,
+                    ..Fail::DOWN
+                })
+            }
             "overload" => Kind::Overload {
                 capacity: self.number("capacity")?.unwrap_or(0),
                 code: self.code(Code::RESOURCE_EXHAUSTED)?,

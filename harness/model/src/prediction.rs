@@ -184,7 +184,10 @@ pub(crate) fn solve(topology: &Topology, draws: Draws) -> Solved {
         None => Solved {
             answer: ceilings::run(&acts),
             margin_us: Some(0),
-            binds: binds(&|_| Binds::Depends),
+            binds: {
+                let never = ceilings::never_retry(&acts);
+                binds(&|caller| if never[caller] { Binds::No } else { Binds::Depends })
+            },
         },
     }
 }

@@ -405,6 +405,98 @@ fn a_fault_in_the_caller_meets_attempts_inside_its_loop_and_calls_outside() {
 }
 
 #[test]
+fn a_callee_that_says_when_to_come_again_says_it_for_hedges_too() {
+    let mut topology = with_deadline(&[1, 3], "fail:pushback=200", 150);
+    topology.callers[1].policy.hedge_us = Some(40 * MS);
+    assert_eq!(received(&topology), ["1", "1"]);
+    topology.load.deadline_us = None;
+    assert_eq!(received(&topology), ["1", "3"]);
+    // The answers of three hedges ask for a wait each, and the fourth attempt is sent once.
+    let mut topology = with_bottom(&[1, 4], fault("delay:ms=200+fail:pushback=300"));
+    topology.callers[1].policy.hedge_us = Some(70 * MS);
+    assert_eq!(received(&topology)[1], "4");
+}
+
+#[test]
+fn a_hedge_waits_for_a_request_that_has_not_left() {
+    let mut topology = chain(&[1, 2]);
+    topology.callers[1].policy.hedge_us = Some(50 * MS);
+    topology.callers[1].client_fault = Some(ClientFault {
+        fault: fault("delay:ms=200,first=1"),
+        inside: true,
+    });
+    topology.load.deadline_us = Some(120 * MS);
+    let prediction = predict(&topology, Draws::Replay);
+    assert_eq!(shown(&prediction.links[1].sent), "1");
+}
+
+#[test]
+fn a_time_that_is_passed_on_runs_from_the_arrival() {
+    let slow = |passed_ms: u64| {
+        let mut topology = chain(&[1, 1, 1]);
+        topology.services[1].fault = fault("delay:ms=200");
+        topology.services[2].fault = fault("delay:ms=100");
+        topology.services[1].passes_on = PassesOn::AtMost(passed_ms * MS);
+        shown(&predict(&topology, Draws::Replay).ok)
+    };
+    assert_eq!((slow(250), slow(400)), ("0".to_owned(), "1".to_owned()));
+}
+
+#[test]
+fn a_bare_200_has_begun_its_answer() {
+    let mut topology = with_bottom(&[1, 3, 3, 3], fault("http:status=200"));
+    topology
+        .callers
+        .iter_mut()
+        .for_each(|caller| caller.retry_on = RetryOn::Any);
+    assert_eq!(received(&topology), ["1", "3", "9", "9"]);
+}
+
+#[test]
+fn a_timer_that_is_as_short_as_the_way_leaves_bounds() {
+    let mut topology = chain(&[1, 1]);
+    topology.load.cancel_after_us = Some(5 * MS);
+    let prediction = predict(&topology, Draws::Replay);
+    assert_eq!(
+        (shown(&prediction.ok), prediction.ok.kind),
+        ("0-1".to_owned(), Kind::Bounds)
+    );
+}
+
+#[test]
+fn requests_of_an_open_loop_that_meet_at_a_place_leave_bounds() {
+    // The second arrives as the first leaves.
+    let mut topology = requests(chain(&[1, 1, 1]), 2);
+    topology.services[0].fault = fault("overload:capacity=1");
+    topology.services[1].fault = fault("delay:ms=50");
+    topology.load.concurrency = 10;
+    topology.load.interval_us = Some(52 * MS);
+    assert_eq!(shown(&predict(&topology, Draws::Replay).ok), "1-2");
+}
+
+#[test]
+fn an_overload_of_many_says_what_one_request_does() {
+    let crowd = at_once(requests(with_bottom(&[1, 3, 3], fault("overload:capacity=5")), 20), 20);
+    let prediction = predict(&crowd, Draws::Replay);
+    assert_eq!(
+        (prediction.per_request.worst, prediction.per_request.arrivals_worst),
+        (1.into(), 3.into())
+    );
+}
+
+#[test]
+fn a_ceiling_of_what_is_in_flight_counts_on_no_delay_behind_a_failure() {
+    let mut topology = at_once(requests(chain(&[1, 3, 1]), 400), 40);
+    topology.services[1].fault = fault("fail:p=0.98");
+    topology.services[2].fault = fault("delay:ms=50+fail");
+    topology.callers[1].policy.budget = Some(Budget::InFlight {
+        percent_milli: 20_000,
+        min_concurrency: 3,
+    });
+    assert_eq!(predict(&topology, Draws::Replay).services[1].received.max, 1_200.into());
+}
+
+#[test]
 fn the_clock_agrees_with_the_rooms_that_need_none() {
     let mut random = Random(0xC10C);
     let mut compared = 0;

@@ -178,6 +178,11 @@ impl Fault {
             }
     }
 
+    /// Whether it ends connections, with everything else that is on them.
+    pub fn cuts_connections(&self) -> bool {
+        matches!(self.kind, Kind::Reset(Reset::Connection) | Kind::GoAway)
+    }
+
     /// Whether an arrival may never be answered.
     pub fn may_hang(&self) -> bool {
         self.kind == Kind::Hang && self.when.first != Some(0) && self.when.p != Some(0.0)
@@ -255,14 +260,30 @@ pub fn decide(fault: &Fault, earlier: Earlier, draw: Draw<'_>) -> Verdict {
 
 /// Decides what happens to whoever comes with this context, and remembers that it came.
 pub fn verdict(fault: &Fault, context: &Context, seen: &mut Seen) -> Verdict {
+    verdict_at(fault, context, seen, None)
+}
+
+/// Likewise for a fault in a caller. Its place makes its draws others than those of the services on both sides.
+pub fn verdict_in_caller(placed: &ClientFault, context: &Context, seen: &mut Seen) -> Verdict {
+    let place = if placed.inside { INSIDE } else { OUTSIDE };
+    verdict_at(&placed.fault, context, seen, Some(place))
+}
+
+/// What stands behind the path in the draws of a fault inside a caller's loop: a number that no attempt has.
+const INSIDE: u32 = u32::MAX;
+/// Likewise outside the loop.
+const OUTSIDE: u32 = u32::MAX - 1;
+
+fn verdict_at(fault: &Fault, context: &Context, seen: &mut Seen, place: Option<u32>) -> Verdict {
     let path = context.path.as_ref();
     let (count_requests, count_paths) = fault.remembers();
     let before = seen.arrive(path, count_requests, count_paths);
     let (request, path) = path.map_or((before.in_process, &[][..]), |path| (path.request, &path.attempts[..]));
+    let path: Vec<u32> = path.iter().copied().chain(place).collect();
     let draw = Draw {
         seed: context.generation.config.seed,
         request,
-        path,
+        path: &path,
         occurrence: before.occurrence,
     };
     let earlier = Earlier {
@@ -298,7 +319,8 @@ impl Draw<'_> {
     ///
     /// The rule, for whoever replays it with code of their own: start with `x = mix(seed)`; then for the request's number,
     /// for each number of the path from the client's attempt down, and last for the occurrence, in this order,
-    /// `x = mix(x XOR number)`; for the delay's chance once more with the number 1, for its jitter with 2; the draw is the
+    /// `x = mix(x XOR number)` (a fault in a caller has one more number behind the path: 2^32 - 1 inside the loop, 2^32 - 2
+    /// outside); for the delay's chance once more with the number 1, for its jitter with 2; the draw is the
     /// upper 53 bits of `x` divided by 2^53. `mix` adds 0x9E3779B97F4A7C15 and applies the finalizer of `SplitMix64`, all in
     /// wrapping 64-bit arithmetic.
     pub fn share(&self, stream: Stream) -> f64 {

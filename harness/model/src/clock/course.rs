@@ -53,11 +53,26 @@ struct Call {
     from_retry: bool,
     made: u32,
     outstanding: Vec<AttemptId>,
-    /// Retries since the last word of the callee on when to come again.
-    steps: u32,
+    /// Back-offs since the callee last said when to come again.
+    backoffs: u32,
+    /// Waits that have begun.
+    waits: u32,
+    /// When what the next attempt was paid with is forgotten.
+    paid: Option<Span>,
+    body: Body,
     /// Whether its next attempt counts as a retry that is under way.
     is_waiting: bool,
     stage: CallStage,
+}
+
+/// The request of a call, which a hedge waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Body {
+    /// No attempt has left the caller yet.
+    Unread,
+    /// Nor has one, and a hedge is due.
+    Awaited,
+    Read,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +101,8 @@ struct Attempt {
     holds_place: bool,
     is_retry: bool,
     deadline: Option<Deadline>,
+    /// When it arrived.
+    arrived: Span,
     fault: Kind,
     child: Option<CallId>,
 }
@@ -103,7 +120,8 @@ enum Event {
     Timeout(AttemptId),
     CallDeadline(CallId),
     ArrivalDeadline(AttemptId),
-    Send(CallId),
+    /// A wait is over; the latest counts.
+    Send(CallId, u32),
     Hedge(CallId, u32),
     /// A service has noticed that nobody waits for an arrival any more.
     Vacate(AttemptId),
@@ -251,12 +269,17 @@ impl<'a> Course<'a> {
     fn matters(&self, event: Event) -> bool {
         match event {
             Event::Begin(_) | Event::Vacate(_) => true,
-            Event::Leave(call) | Event::Ready(call, _) | Event::CallDeadline(call) | Event::Send(call) => {
+            Event::Leave(call) | Event::Ready(call, _) | Event::CallDeadline(call) => {
                 self.calls[call].stage != CallStage::Done
+            }
+            Event::Send(call, times) => {
+                let call = &self.calls[call];
+                call.stage != CallStage::Done && call.is_waiting && call.waits == times
             }
             Event::Hedge(call, made) => {
                 let call = &self.calls[call];
-                call.stage == CallStage::Sends && call.made == made
+                // A callee that says when to come again says it for hedges too.
+                call.stage == CallStage::Sends && call.made == made && !call.is_waiting
             }
             Event::Arrive(attempt)
             | Event::AttemptReady(attempt, _)
@@ -283,13 +306,21 @@ impl<'a> Course<'a> {
         {
             return false;
         }
-        let (Some(call_one), Some(call_two)) = (self.call_of(one), self.call_of(two)) else {
-            return false;
-        };
-        let (hop_one, hop_two) = (self.calls[call_one].hop, self.calls[call_two].hop);
-        (hop_one == hop_two && self.hops[hop_one].shares)
-            || self.is_above(call_one, call_two)
-            || self.is_above(call_two, call_one)
+        let (touched_one, touched_two) = (self.touches(one), self.touches(two));
+        let both = *touched_one.start().max(touched_two.start())..=*touched_one.end().min(touched_two.end());
+        if both.into_iter().any(|hop| self.hops[hop].shares) {
+            return true;
+        }
+        match (self.call_of(one), self.call_of(two)) {
+            (Some(one), Some(two)) => self.is_above(one, two) || self.is_above(two, one),
+            _ => false,
+        }
+    }
+
+    /// The hops whose counts and limits an event may change: its own, the one that is called next, the one that is answered.
+    fn touches(&self, event: Event) -> std::ops::RangeInclusive<usize> {
+        let hop = self.call_of(event).map_or(0, |call| self.calls[call].hop);
+        hop.saturating_sub(1)..=(hop + 1).min(self.hops.len() - 1)
     }
 
     fn origin(&self, event: Event) -> Option<u32> {
@@ -307,7 +338,7 @@ impl<'a> Course<'a> {
             Event::Leave(call)
             | Event::Ready(call, _)
             | Event::CallDeadline(call)
-            | Event::Send(call)
+            | Event::Send(call, _)
             | Event::Hedge(call, _) => Some(call),
             Event::AttemptReady(attempt, _)
             | Event::Arrive(attempt)
@@ -371,7 +402,7 @@ impl<'a> Course<'a> {
                 self.expire(attempt);
                 self.ending = None;
             }
-            Event::Send(call) => self.send(call),
+            Event::Send(call, _) => self.send(call),
             Event::Hedge(call, _) => self.hedge(call),
             Event::Vacate(attempt) => self.vacate(attempt),
         }
@@ -437,7 +468,10 @@ impl<'a> Course<'a> {
             from_retry,
             made: 0,
             outstanding: Vec::new(),
-            steps: 0,
+            backoffs: 0,
+            waits: 0,
+            paid: None,
+            body: Body::Unread,
             is_waiting: false,
             stage: CallStage::Sends,
         });
@@ -456,7 +490,7 @@ impl<'a> Course<'a> {
         match self.chain.callers[hop].client_fault.filter(|client| !client.inside) {
             None => self.begin_call(call),
             Some(client) => {
-                let (wait, code) = self.decide_out(hop, request, draw, &client.fault);
+                let (wait, code) = self.decide_out(hop, request, draw.in_caller(false), &client.fault);
                 match wait {
                     None => self.happen(Event::Ready(call, code)),
                     Some((least, most)) => self.push(self.now.timer(least, most), Event::Ready(call, code)),
@@ -513,6 +547,7 @@ impl<'a> Course<'a> {
         state.made += 1;
         state.outstanding.push(attempt);
         let is_retry = std::mem::take(&mut state.is_waiting);
+        state.paid = None;
         let (number, request, deadline) = (state.made, state.request, state.deadline);
         let draw = state.draw.then(number.into());
         self.attempts.push(Attempt {
@@ -523,6 +558,7 @@ impl<'a> Course<'a> {
             holds_place: false,
             is_retry,
             deadline,
+            arrived: Span::default(),
             fault: Kind::None,
             child: None,
         });
@@ -537,7 +573,7 @@ impl<'a> Course<'a> {
         match caller.client_fault.filter(|client| client.inside) {
             None => self.leave_caller(attempt),
             Some(client) => {
-                let (wait, code) = self.decide_out(hop, request, draw, &client.fault);
+                let (wait, code) = self.decide_out(hop, request, draw.in_caller(true), &client.fault);
                 match wait {
                     None => self.happen(Event::AttemptReady(attempt, code)),
                     Some((least, most)) => self.push(self.now.timer(least, most), Event::AttemptReady(attempt, code)),
@@ -548,6 +584,10 @@ impl<'a> Course<'a> {
 
     fn leave_caller(&mut self, attempt: AttemptId) {
         let hop = self.hop_of(attempt);
+        let call = self.attempts[attempt].call;
+        if std::mem::replace(&mut self.calls[call].body, Body::Read) == Body::Awaited {
+            self.push(self.now, Event::Hedge(call, self.calls[call].made));
+        }
         let there = self.now.within(self.hop_us);
         if self.chain.services[hop].fault.kind == Kind::Refuse {
             self.count(hop, What::Lost);
@@ -565,6 +605,7 @@ impl<'a> Course<'a> {
         self.count(hop, What::Received);
         self.came.counts[self.layout.arrivals()] += 1;
         self.attempts[attempt].stage = AttemptStage::Works;
+        self.attempts[attempt].arrived = self.now;
         let is_bottom = hop + 1 == self.hops.len();
         let of_request = self.alive.get_mut(&request).map_or(0, |alive| {
             alive.arrived[hop] += 1;
@@ -637,7 +678,7 @@ impl<'a> Course<'a> {
             PassesOn::Rest => rest,
             PassesOn::Nothing => None,
             PassesOn::AtMost(us) => {
-                let own = self.now.after(us);
+                let own = self.attempts[attempt].arrived.after(us);
                 match rest {
                     Some(rest) if rest.at.hi < own.lo => Some(rest),
                     Some(rest) if rest.at.lo <= own.hi && self.choices.choose(2) == 0 => Some(rest),
@@ -732,7 +773,9 @@ impl<'a> Course<'a> {
         }
         if std::mem::take(&mut self.calls[call].is_waiting) {
             self.hops[hop].limits.retrying -= 1;
-            self.hops[hop].limits.give_back();
+            if let Some(paid) = self.calls[call].paid.take() {
+                self.hops[hop].limits.give_back(paid);
+            }
         }
         for attempt in std::mem::take(&mut self.calls[call].outstanding) {
             self.abandon(attempt);
@@ -771,11 +814,14 @@ impl<'a> Course<'a> {
             Next::GiveUp => self.finish(call, ended.code),
             Next::Again(wait) => {
                 let state = &mut self.calls[call];
-                state.is_waiting = true;
-                self.hops[hop].limits.retrying += 1;
+                state.waits += 1;
+                let waits = state.waits;
+                if !std::mem::replace(&mut state.is_waiting, true) {
+                    self.hops[hop].limits.retrying += 1;
+                }
                 match wait {
                     None => self.send(call),
-                    Some((least, most)) => self.push(self.now.timer(least, most), Event::Send(call)),
+                    Some((least, most)) => self.push(self.now.timer(least, most), Event::Send(call, waits)),
                 }
             }
         }
@@ -804,16 +850,16 @@ impl<'a> Course<'a> {
         if !self.may_send(call) || unwanted {
             return Next::GiveUp;
         }
-        if !self.withdraw(hop) {
+        if !self.withdraw(call) {
             return Next::GiveUp;
         }
         let state = &mut self.calls[call];
         if let Some(ms) = pushback.and_then(|ms| u64::try_from(ms).ok()) {
-            state.steps = 0;
+            state.backoffs = 0;
             return Next::Again(Some((ms * 1_000, ms * 1_000)));
         }
-        state.steps += 1;
-        let step = state.steps;
+        state.backoffs += 1;
+        let step = state.backoffs;
         let spread = |backoff: Backoff| {
             (
                 backoff.wait_us(step, backoff.least),
@@ -838,15 +884,26 @@ impl<'a> Course<'a> {
             && self.calls[call].stage == CallStage::Sends
     }
 
-    fn withdraw(&mut self, hop: usize) -> bool {
-        let allowed = self.hops[hop].limits.withdraw(self.now, self.choices);
-        self.came.refused[hop] |= !allowed;
-        allowed
+    /// Pays for a retry; one that waits already is paid for.
+    fn withdraw(&mut self, call: CallId) -> bool {
+        if self.calls[call].is_waiting {
+            return true;
+        }
+        let hop = self.calls[call].hop;
+        let paid = self.hops[hop].limits.withdraw(self.now, self.choices);
+        self.came.refused[hop] |= paid.is_none();
+        self.calls[call].paid = paid;
+        paid.is_some()
     }
 
     fn hedge(&mut self, call: CallId) {
         let hop = self.calls[call].hop;
-        if self.may_send(call) && self.withdraw(hop) {
+        if self.calls[call].body != Body::Read {
+            // A delay in the caller reads nothing of the request.
+            self.calls[call].body = Body::Awaited;
+            return;
+        }
+        if self.may_send(call) && self.withdraw(call) {
             self.calls[call].is_waiting = true;
             self.hops[hop].limits.retrying += 1;
             self.send(call);

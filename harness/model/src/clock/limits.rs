@@ -62,23 +62,23 @@ impl Limits {
             .is_none_or(|throttle| 2 * self.tokens > throttle.max_milli)
     }
 
-    /// A retry that was paid for is never sent.
-    pub(super) fn give_back(&mut self) {
-        if let Some(last) = self.window.iter().rposition(|(_, amount)| *amount < 0) {
-            self.window.remove(last);
+    /// A retry that was paid for is never sent: its own price comes back.
+    pub(super) fn give_back(&mut self, paid: Span) {
+        if let Some(place) = self.window.iter().rposition(|entry| *entry == (paid, -ONE)) {
+            self.window.remove(place);
         }
     }
 
-    /// Takes the price of a retry, if there is enough.
-    pub(super) fn withdraw(&mut self, now: Span, choices: &mut Choices) -> bool {
+    /// Takes the price of a retry, if there is enough, and answers when that will be forgotten.
+    pub(super) fn withdraw(&mut self, now: Span, choices: &mut Choices) -> Option<Span> {
         match self.budget {
-            None => true,
+            None => Some(now),
             Some(Budget::InFlight {
                 percent_milli,
                 min_concurrency,
             }) => {
                 let limit = (percent_milli * self.in_flight / 100_000).max(min_concurrency);
-                self.retrying < limit
+                (self.retrying < limit).then_some(now)
             }
             Some(Budget::Window {
                 reserve_milli, ttl_us, ..
@@ -98,10 +98,11 @@ impl Limits {
                     (false, false) => false,
                     (false, true) => choices.choose(2) == 0,
                 };
-                if allowed {
-                    self.window.push_back((now.after(ttl_us), -ONE));
-                }
-                allowed
+                let ends = now.after(ttl_us);
+                allowed.then(|| {
+                    self.window.push_back((ends, -ONE));
+                    ends
+                })
             }
         }
     }

@@ -334,7 +334,7 @@ pub(super) fn details(screen: &mut Screen, report: &Report) {
 }
 
 /// Reasons that end a call however many attempts it has.
-const LEFT: [&str; 2] = ["deadline", "cancelled"];
+const LEFT: [&str; 3] = ["deadline", "cancelled", "committed"];
 
 /// The faults that sat in a caller's own way out.
 fn client_faults(report: &Report) -> impl Iterator<Item = String> {

@@ -31,7 +31,7 @@ impl Around for ClientFaultLayer {
         let Some((context, placed)) = placed.filter(|(_, placed)| placed.inside == self.inside) else {
             return ask(&mut below, request).await;
         };
-        let verdict = fault::verdict(&placed.fault, context, &mut context.generation.seen_outbound());
+        let verdict = fault::verdict_in_caller(&placed, context, &mut context.generation.seen_outbound());
         if !verdict.delay.is_zero() {
             let due = Instant::now() + verdict.delay;
             // The call's deadline cuts the wait.
@@ -164,12 +164,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn its_draws_and_those_of_the_services_own_fault_know_nothing_of_each_other() {
+    async fn its_count_and_that_of_the_services_own_fault_know_nothing_of_each_other() {
         let caller = caller("inside:fail:first=1,scope=process", |_| ());
         caller.generation.seen().arrive(None, true, true);
         assert_eq!(caller.call(1, None).await, Code::Ok);
         assert_eq!(caller.counted(), (1, 2, 1));
         assert_eq!(caller.generation.seen().arrivals(), 1);
+    }
+
+    #[test]
+    fn its_draws_and_those_of_the_services_own_faults_know_nothing_of_each_other() {
+        let generation = Generation::first(Config::named("pricing"));
+        let fault = "fail:p=0.5".parse().unwrap();
+        let fails = |number, place: Option<bool>| {
+            let context = Context::root(number, None, Arc::clone(&generation));
+            let seen = &mut crate::seen::Seen::default();
+            let verdict = match place {
+                None => fault::verdict(&fault, &context, seen),
+                Some(inside) => fault::verdict_in_caller(&ClientFault { fault, inside }, &context, seen),
+            };
+            verdict.then != Kind::None
+        };
+        // Of draws that are independent, two agree half of the time; the band is 1e-9 of the exact binomial on both sides.
+        for (one, two) in [(None, Some(true)), (None, Some(false)), (Some(true), Some(false))] {
+            let agree = (1..=10_000)
+                .filter(|number| fails(*number, one) == fails(*number, two))
+                .count();
+            assert!(
+                (4_695..=5_305).contains(&agree),
+                "{agree} of 10,000 at {one:?} and {two:?}"
+            );
+        }
     }
 
     #[tokio::test(start_paused = true)]
