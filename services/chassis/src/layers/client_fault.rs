@@ -181,7 +181,7 @@ mod tests {
             let seen = &mut crate::seen::Seen::default();
             let verdict = match place {
                 None => fault::verdict(&fault, &context, seen),
-                Some(inside) => fault::verdict_in_caller(&ClientFault { fault, inside }, &context, seen),
+                Some(inside) => fault::verdict_in_caller(&fault::ClientFault { fault, inside }, &context, seen),
             };
             verdict.then != Kind::None
         };
