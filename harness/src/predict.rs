@@ -139,7 +139,9 @@ fn notes(scenario: &Scenario, predicted: &model::Prediction, services: &[Predict
     let is_shared = faults.iter().any(|fault| fault.fault.is_shared());
     let mut notes = crate::notes::limits(scenario, predicted);
     let certainty = crate::notes::certainty(scenario, predicted);
-    if is_drawn {
+    if is_drawn && predicted.per_request.mean.is_none() {
+        notes.push("What is drawn has no mean here; a run draws with its seed, and predicts one number.".to_owned());
+    } else if is_drawn {
         notes.push(
             "The shares assume independent failures; real ones come in runs, so read them as the best case.".to_owned(),
         );

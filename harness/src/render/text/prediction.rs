@@ -94,15 +94,12 @@ pub(super) fn headline_when(prediction: &Prediction, when: Option<&str>) -> Stri
     if let Some(text) = closed(prediction) {
         return text;
     }
-    match total.map(|total| total.kind) {
-        Some(PredictionKind::Statistical) => {
-            let most = number::count(bottom.worst);
-            let mean = bottom
-                .mean
-                .map_or_else(|| "An unknown number of".to_owned(), number::mean);
+    match (total.map(|total| total.kind), bottom.mean) {
+        (Some(PredictionKind::Statistical), Some(mean)) => {
+            let (mean, most) = (number::mean(mean), number::count(bottom.worst));
             format!("{mean} calls on average will arrive at {name} for 1 request, {most} at most.")
         }
-        Some(PredictionKind::Bounds) => {
+        (Some(PredictionKind::Bounds | PredictionKind::Statistical), _) => {
             let requests = number::of(requests, "request");
             let (least, most) = total.map_or((Count::Of(0), Count::Beyond), |total| (total.min, total.max));
             format!(
