@@ -8,7 +8,7 @@ use crate::{
 };
 use chassis::{
     address::Address,
-    config::{CLIENT_FAULT, Config, FAULT, SEED, SWITCHABLE},
+    config::{CLIENT_FAULT, Config, DETACHED, FAULT, SEED, SWITCHABLE},
 };
 use futures_util::future::join_all;
 use proto::lab::v1 as lab;
@@ -19,9 +19,6 @@ use std::{
 };
 use thiserror::Error;
 use tonic::Streaming;
-
-/// Whether its work goes on when its caller has left: the one other setting of a service that calls nobody.
-const DETACHED: &str = "RETRYSCOPE_DETACHED";
 
 /// A running chain, the top service first.
 #[derive(Debug, Clone)]

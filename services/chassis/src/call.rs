@@ -16,6 +16,8 @@ use tokio::time::Instant;
 
 /// Earlier attempts of the same call (gRFC A6); absent on the first.
 pub const PREVIOUS_ATTEMPTS: &str = "grpc-previous-rpc-attempts";
+/// When the callee wants to be asked again, in milliseconds (gRFC A6); the one name here that an answer carries.
+pub const PUSHBACK: &str = "grpc-retry-pushback-ms";
 /// Time that is left, as gRPC writes it.
 pub const TIMEOUT: &str = "grpc-timeout";
 /// Request number, then the attempt at each layer: `17:1.3.2`.

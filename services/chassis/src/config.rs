@@ -137,7 +137,8 @@ const HEDGE: &str = "RETRYSCOPE_HEDGE";
 const ONLY_FIRST_TRIES: &str = "RETRYSCOPE_ONLY_FIRST_TRIES";
 const ON_FAILURE: &str = "RETRYSCOPE_ON_FAILURE";
 const DEADLINE: &str = "RETRYSCOPE_DEADLINE";
-const DETACHED: &str = "RETRYSCOPE_DETACHED";
+/// Whether its work goes on when its caller has left.
+pub const DETACHED: &str = "RETRYSCOPE_DETACHED";
 const TRANSPORT_CODES: &str = "RETRYSCOPE_TRANSPORT_CODES";
 /// How it misbehaves.
 pub const FAULT: &str = "RETRYSCOPE_FAULT";

@@ -323,13 +323,10 @@ impl FromStr for Backoff {
 }
 
 impl Backoff {
-    /// Longest wait that may be set.
-    pub const LONGEST: Duration = Duration::from_secs(3600);
-
     /// Itself, when its figures make sense.
     ///
     /// # Errors
-    /// A multiplier that is not above 0 (or above 1,000), waits above [`Backoff::LONGEST`], an `initial` of 0.
+    /// A multiplier that is not above 0 (or above 1,000), waits above [`Policy::LONGEST`], an `initial` of 0.
     pub fn checked(self) -> Result<Self, PolicyError> {
         let wrong = |text: &str| Err(PolicyError::Backoff(text.to_owned()));
         if !(self.multiplier > 0.0 && self.multiplier <= 1000.0) {
@@ -338,7 +335,7 @@ impl Backoff {
         if self.initial.is_zero() {
             return wrong("initial = 0: leave the whole back-off out to retry at once");
         }
-        if self.initial > Self::LONGEST || self.max > Self::LONGEST {
+        if self.initial > Policy::LONGEST || self.max > Policy::LONGEST {
             return wrong("a wait is at most 1h");
         }
         Ok(self)

@@ -6,6 +6,10 @@ use super::{
     words::{self, Screen, WIDTH, sentence, shown},
 };
 use crate::report::{Count, Prediction, PredictionKind, ServiceKind, Tries};
+use chassis::{
+    code::{self, Code},
+    fault::{At, Kind, ServiceFault},
+};
 
 /// Services that a run can start.
 const RUNNABLE: usize = 4;
@@ -177,9 +181,9 @@ fn closed(prediction: &Prediction) -> Option<String> {
     } else {
         "none will arrive"
     };
-    let side = fault(prediction).and_then(|fault| fault.split_once("side=client@"));
-    let why = match side.and_then(|(_, caller)| caller.split(',').next()) {
-        Some(caller) => format!("{} fails them itself", shown(caller)),
+    let side = fault(prediction).and_then(|text| text.parse::<ServiceFault>().ok()?.side);
+    let why = match side {
+        Some((caller, _)) => format!("{} fails them itself", shown(&caller)),
         None => "its port is closed".to_owned(),
     };
     Some(format!(
@@ -191,44 +195,46 @@ fn closed(prediction: &Prediction) -> Option<String> {
 
 /// Under which fault the figure holds.
 fn condition(prediction: &Prediction, calls: Count) -> String {
-    let Some(fault) = fault(prediction) else {
+    let Some(text) = fault(prediction) else {
         return " with the faults as set".to_owned();
     };
-    let (kind, options) = fault.split_once(':').unwrap_or((fault, ""));
-    let option = |key: &str| {
-        options
-            .split(',')
-            .find_map(|pair| pair.trim().strip_prefix(key)?.strip_prefix('='))
+    let as_typed = || format!(" with the fault {}", shown(text));
+    let Ok(ServiceFault { fault, side: None }) = text.parse() else {
+        return as_typed();
     };
-    let after = option("at") == Some("after");
+    if fault.delay.is_some() {
+        return as_typed();
+    }
+    let after = matches!(fault.kind, Kind::Fail(fail) if fail.at == At::After);
     // The work comes before such a fault, and refuses an empty item itself.
-    if (kind == "none" || after) && is_invalid(prediction) {
+    if (fault.is_none() || after) && is_invalid(prediction) {
         return invalid(prediction, calls);
     }
-    let first = option("first").and_then(|first| first.parse::<u128>().ok());
     let answered = prediction.bottom.still_fails == Some(0.0);
-    let code = option("code").filter(|code| *code != "UNAVAILABLE");
-    let plain = ["side", "pushback"].iter().all(|key| option(key).is_none()) && option("at") != Some("headers");
-    match (kind, first) {
-        ("fail", _) if !plain => format!(" with the fault {}", shown(fault)),
-        ("hang", None) if options.is_empty() => " if it never answers".to_owned(),
-        ("none", _) => " if nothing fails".to_owned(),
-        ("refuse", _) => ", its port is closed".to_owned(),
-        ("fail", Some(first)) if answered && calls == Count::Of(first.saturating_add(1)) => {
-            let place = u64::try_from(first.saturating_add(1)).unwrap_or(u64::MAX);
-            format!(", and the {} will be answered", number::ordinal(place))
+    match (fault.kind, fault.when.first) {
+        (Kind::None, _) => " if nothing fails".to_owned(),
+        (Kind::Refuse, _) => ", its port is closed".to_owned(),
+        (Kind::Hang, None) if fault.when.p.is_none() => " if it never answers".to_owned(),
+        (Kind::Fail(fail), _) if fail.at == At::Headers || fail.pushback_ms.is_some() => as_typed(),
+        (Kind::Fail(_), Some(first)) if answered && calls == Count::Of(u128::from(first) + 1) => {
+            let place = number::ordinal(first.saturating_add(1));
+            format!(", and the {place} will be answered")
         }
-        ("fail", Some(first)) if after => {
-            format!(" if it does the work and then fails the first {}", number::whole(first))
+        (Kind::Fail(_), Some(first)) => {
+            let first = number::whole(first);
+            if after {
+                format!(" if it does the work and then fails the first {first}")
+            } else {
+                format!(" if it fails the first {first}")
+            }
         }
-        ("fail", Some(first)) => format!(" if it fails the first {}", number::whole(first)),
-        ("fail" | "down", None) if option("p").is_none() => match (after, code) {
-            (false, None) => " if it stays down".to_owned(),
-            (false, Some(code)) => format!(" if it answers {}", shown(code)),
-            (true, None) => " if it does the work and then fails".to_owned(),
-            (true, Some(code)) => format!(" if it does the work and then answers {}", shown(code)),
+        (Kind::Fail(fail), None) if fault.when.p.is_none() => match (after, fail.code) {
+            (false, Code::Unavailable) => " if it stays down".to_owned(),
+            (false, code) => format!(" if it answers {}", code::name(code)),
+            (true, Code::Unavailable) => " if it does the work and then fails".to_owned(),
+            (true, code) => format!(" if it does the work and then answers {}", code::name(code)),
         },
-        _ => format!(" with the fault {}", shown(fault)),
+        _ => as_typed(),
     }
 }
 

@@ -5,7 +5,7 @@
 use super::{Around, Below, ask};
 use crate::{
     Request, Response, body,
-    call::Context,
+    call::{Context, PUSHBACK},
     code::Code,
     connection::{End, Instead},
     fault::{self, At, Fail, Kind, Reset, Verdict},
@@ -22,9 +22,6 @@ use tonic::{Status, body::Body};
 /// Fails arrivals as the fault in force when they came says.
 #[derive(Debug, Clone, Copy)]
 pub struct FaultLayer;
-
-/// When the caller may try again, as a fault asks (gRFC A6).
-const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 impl Around for FaultLayer {
     async fn around(self, request: Request, mut below: impl Below) -> Response {

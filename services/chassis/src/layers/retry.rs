@@ -7,7 +7,7 @@
 mod attempt;
 mod hedge;
 
-pub use attempt::{PUSHBACK, Pushback};
+pub use attempt::Pushback;
 
 use super::{Around, Below, ask};
 use crate::{

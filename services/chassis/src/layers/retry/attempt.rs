@@ -16,9 +16,6 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
-/// When the callee wants to be asked again, in milliseconds (gRFC A6).
-pub const PUSHBACK: &str = "grpc-retry-pushback-ms";
-
 /// What a failure says about the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pushback {
@@ -32,9 +29,10 @@ pub enum Pushback {
 }
 
 impl Pushback {
-    /// Reads [`PUSHBACK`]: a signed 32-bit number in ASCII without leading zeros. Given twice it cannot be read, as in grpc-go.
+    /// Reads [`call::PUSHBACK`]: a signed 32-bit number in ASCII without leading zeros. Given twice it cannot be read, as in
+    /// grpc-go.
     pub fn read(headers: &HeaderMap) -> Self {
-        let mut values = headers.get_all(PUSHBACK).iter();
+        let mut values = headers.get_all(call::PUSHBACK).iter();
         match (values.next(), values.next()) {
             (None, _) => Self::Silent,
             (Some(value), None) => Self::of(value).unwrap_or(Self::Never),
@@ -199,7 +197,7 @@ mod tests {
     fn read(values: &[&str]) -> Pushback {
         let mut headers = HeaderMap::new();
         for value in values {
-            headers.append(PUSHBACK, value.parse().unwrap());
+            headers.append(call::PUSHBACK, value.parse().unwrap());
         }
         Pushback::read(&headers)
     }

@@ -52,8 +52,8 @@ async fn headers_commit_where_headers_are_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pushback_in_held_trailers_is_obeyed() {
-    let waits = &[("grpc-status", "14"), (PUSHBACK, "40")];
-    let refuses = &[("grpc-status", "14"), (PUSHBACK, "-1")];
+    let waits = &[("grpc-status", "14"), (call::PUSHBACK, "40")];
+    let refuses = &[("grpc-status", "14"), (call::PUSHBACK, "-1")];
     let lab = Lab::new(held(3), [begins(&["x"], waits), begins(&["x"], refuses)]);
     lab.call().await;
     assert_eq!((lab.at_ms(), lab.refusals()), (vec![0, 40], vec![("pushback", 1)]));

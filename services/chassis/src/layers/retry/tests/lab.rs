@@ -31,7 +31,7 @@ pub(super) fn says(code: Code) -> Step {
 pub(super) fn pushes(code: Code, pushbacks: &[&str]) -> Step {
     let mut response: Response = Status::new(code, "scripted").into_http();
     for pushback in pushbacks {
-        response.headers_mut().append(PUSHBACK, pushback.parse().unwrap());
+        response.headers_mut().append(call::PUSHBACK, pushback.parse().unwrap());
     }
     answers(response)
 }
