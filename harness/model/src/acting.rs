@@ -130,10 +130,10 @@ fn longest(topology: &Topology) -> Longest {
             attempt = u64::MAX;
         }
         attempts[index] = attempt;
-        let limited = caller
-            .policy
-            .attempt_timeout_us
-            .map_or(attempt, |limit| attempt.min(limit + LATE_US));
+        // Work that is detached goes on when its caller has turned away.
+        let lasts = topology.services[index..].iter().any(|service| service.detached);
+        let limit = caller.policy.attempt_timeout_us.filter(|_| !lasts);
+        let limited = limit.map_or(attempt, |limit| attempt.min(limit + LATE_US));
         let retries = u64::from(caller.attempts - 1);
         let waits: u64 = (1..caller.attempts)
             .map(|retry| caller.policy.longest_wait_us(retry))

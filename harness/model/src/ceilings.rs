@@ -285,7 +285,9 @@ fn sent(topology: &Topology, hop: usize, calls: Range, ends: &BTreeSet<Code>) ->
     } else {
         Count::ZERO
     };
-    if let Some(throttle) = caller.policy.throttle {
+    // A hedge follows no failure, so the failures say nothing of how many there are.
+    let throttle = caller.policy.throttle.filter(|_| caller.policy.hedge_us.is_none());
+    if let Some(throttle) = throttle {
         let (low, high) = throttled(throttle, caller, calls, is_certain);
         most = most.min(high);
         floor = if is_certain { low } else { Count::ZERO };

@@ -2,6 +2,7 @@
 
 use crate::acting::{acting, needs_clock};
 use crate::chain::Chain;
+use crate::clock::Effort;
 use crate::count::Count;
 use crate::exact;
 use crate::prediction::{Draws, solve};
@@ -106,5 +107,8 @@ fn one_attempt(topology: &Topology, of: impl Fn(usize) -> bool) -> Count {
 }
 
 fn worst(topology: &Topology) -> Count {
-    solve(topology, Draws::Forecast).answer.per_request.worst
+    solve(topology, Draws::Forecast, Effort::Little)
+        .answer
+        .per_request
+        .worst
 }

@@ -27,8 +27,24 @@ use crate::topology::{Budget, Topology};
 use choices::Choices;
 use course::{Came, Course, Requests};
 
-/// The most events that one prediction follows: about a second of an optimised build.
-const MOST_STEPS: u64 = 4_000_000;
+/// What following events may cost: one for each that happens, and a share for each that it has to be compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// For an answer: about a second of an optimised build.
+    Whole,
+    /// For one row of many.
+    Little,
+}
+
+impl Effort {
+    fn steps(self) -> u64 {
+        match self {
+            Self::Whole => 4_000_000,
+            Self::Little => 200_000,
+        }
+    }
+}
+
 /// The most orders of events that one prediction follows.
 const MOST_COURSES: u64 = 20_000;
 
@@ -44,14 +60,14 @@ pub(crate) struct Timed {
 
 /// Follows a run; `None` where it cannot be followed: it is too long, its draws are not to be repeated, or requests that
 /// overlap share what is counted.
-pub(crate) fn run(topology: &Topology, draws: Draws) -> Option<Timed> {
+pub(crate) fn run(topology: &Topology, draws: Draws, effort: Effort) -> Option<Timed> {
     let is_drawn = is_drawn(topology);
     if is_drawn && draws == Draws::Forecast {
         return None;
     }
     let layout = Layout::new(topology);
     let (first, count) = (topology.load.first_request, topology.load.requests);
-    let mut steps = MOST_STEPS;
+    let mut steps = effort.steps();
     if shares_connections(topology) {
         return None;
     }

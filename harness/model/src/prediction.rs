@@ -3,6 +3,7 @@
 use crate::acting::{acting, needs_clock};
 use crate::assemble::{Answer, assemble};
 use crate::chain::Chain;
+use crate::clock::Effort;
 use crate::count::Count;
 use crate::topology::{Code, Topology};
 use crate::{bounds, ceilings, chance, clock, exact, replay};
@@ -129,7 +130,7 @@ pub enum Draws {
 /// Under [`Draws::Replay`] a chain with chances is walked arrival by arrival; keep the plan small, for instance by the
 /// [`Prediction::total_arrivals`] of a forecast. A replay of more than 50 million attempts is answered as a forecast.
 pub fn predict(topology: &Topology, draws: Draws) -> Prediction {
-    let solved = solve(topology, draws);
+    let solved = solve(topology, draws, Effort::Whole);
     assemble(topology, solved)
 }
 
@@ -149,7 +150,7 @@ pub(crate) enum Binds {
     Depends,
 }
 
-pub(crate) fn solve(topology: &Topology, draws: Draws) -> Solved {
+pub(crate) fn solve(topology: &Topology, draws: Draws, effort: Effort) -> Solved {
     let acts = acting(topology);
     let limited = |caller: usize| {
         let caller = &topology.callers[caller];
@@ -175,7 +176,7 @@ pub(crate) fn solve(topology: &Topology, draws: Draws) -> Solved {
             binds: binds(&|_| Binds::No),
         };
     }
-    match clock::run(&acts, draws) {
+    match clock::run(&acts, draws, effort) {
         Some(timed) => Solved {
             answer: timed.answer,
             margin_us: Some(timed.margin_us),

@@ -497,6 +497,34 @@ fn a_ceiling_of_what_is_in_flight_counts_on_no_delay_behind_a_failure() {
 }
 
 #[test]
+fn a_throttle_is_no_ceiling_for_hedges() {
+    let mut topology = at_once(requests(with_bottom(&[1, 3], fault("delay:ms=70")), 10), 2);
+    topology.callers[1].policy.hedge_us = Some(20 * MS);
+    topology.callers[1].policy.throttle = Some(TEN);
+    assert_eq!(predict(&topology, Draws::Replay).services[1].received.max, 30.into());
+}
+
+#[test]
+fn detached_work_outlives_the_limit_of_an_attempt() {
+    // Three attempts of 83 ms; the third ends with the deadline, long after the client's limit of 29 ms.
+    let mut topology = with_deadline(&[1, 3], "delay:ms=83+fail", 200);
+    topology.callers[0].policy.attempt_timeout_us = Some(29 * MS);
+    topology.services[0].detached = true;
+    let prediction = predict(&topology, Draws::Replay);
+    assert_eq!(received(&topology), ["1", "3"]);
+    assert!(prediction.links[1].out_of_time.max >= 1.into());
+}
+
+#[test]
+fn what_cannot_be_followed_has_a_ceiling() {
+    let mut topology = with_bottom(&[4, 4, 4, 3], fault("delay:ms=113+fail"));
+    for (caller, ms) in topology.callers.iter_mut().zip([41, 19, 11, 11]) {
+        caller.policy.hedge_us = Some(ms * MS);
+    }
+    assert_eq!(predict(&topology, Draws::Replay).services[3].received.max, 192.into());
+}
+
+#[test]
 fn the_clock_agrees_with_the_rooms_that_need_none() {
     let mut random = Random(0xC10C);
     let mut compared = 0;

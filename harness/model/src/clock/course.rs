@@ -164,6 +164,9 @@ pub(super) struct Course<'a> {
     ending: Option<u32>,
     came: Came,
     steps_left: u64,
+    happened: u64,
+    /// Events that the last one was compared with.
+    compared: u64,
 }
 
 impl<'a> Course<'a> {
@@ -213,14 +216,18 @@ impl<'a> Course<'a> {
                 refused: vec![false; chain.callers.len()],
             },
             steps_left: *most_steps,
+            happened: 0,
+            compared: 0,
         };
         course.push(Span::default(), Event::Begin(0));
         while let Some(event) = course.next() {
-            course.steps_left = course.steps_left.checked_sub(1)?;
+            let cost = 1 + course.compared / COMPARISONS_PER_STEP;
+            course.steps_left = course.steps_left.checked_sub(cost)?;
             if matches!(event, Event::Begin(_)) {
                 course.forget();
             }
-            if course.steps_left.is_multiple_of(STEPS_BETWEEN_SWEEPS) {
+            course.happened += 1;
+            if course.happened.is_multiple_of(STEPS_BETWEEN_SWEEPS) {
                 course.sweep();
             }
             course.happen(event);
@@ -242,6 +249,7 @@ impl<'a> Course<'a> {
                 self.queue.remove(&key);
                 continue;
             }
+            self.compared = self.queue.len() as u64;
             let mut rivals = vec![key];
             let mut nearest = u64::MAX;
             for (other, (_, rival)) in self
@@ -957,6 +965,8 @@ impl<'a> Course<'a> {
 
 /// Steps between two sweeps of the queue.
 const STEPS_BETWEEN_SWEEPS: u64 = 64;
+/// Comparisons that cost as much as an event.
+const COMPARISONS_PER_STEP: u64 = 4;
 
 /// What follows an answer.
 enum Next {
