@@ -497,6 +497,17 @@ fn a_ceiling_of_what_is_in_flight_counts_on_no_delay_behind_a_failure() {
 }
 
 #[test]
+fn hedges_at_every_hop_of_the_headline_are_followed() {
+    let mut topology = with_bottom(&[1, 3, 3, 3], fault("delay:ms=400+fail"));
+    topology
+        .callers
+        .iter_mut()
+        .skip(1)
+        .for_each(|caller| caller.policy.hedge_us = Some(100 * MS));
+    assert_eq!(received(&topology), ["1", "3", "9", "27"]);
+}
+
+#[test]
 fn a_throttle_is_no_ceiling_for_hedges() {
     let mut topology = at_once(requests(with_bottom(&[1, 3], fault("delay:ms=70")), 10), 2);
     topology.callers[1].policy.hedge_us = Some(20 * MS);

@@ -127,6 +127,24 @@ enum Event {
     Vacate(AttemptId),
 }
 
+impl Event {
+    /// Whether it may end work that is under way below.
+    fn ends(self) -> bool {
+        matches!(
+            self,
+            Self::Leave(_) | Self::CallDeadline(_) | Self::Timeout(_) | Self::ArrivalDeadline(_) | Self::Answer(..)
+        )
+    }
+
+    /// Whether it changes what its call does next, and not one attempt alone.
+    fn is_of_call(self) -> bool {
+        !matches!(
+            self,
+            Self::Arrive(_) | Self::Work(_) | Self::ArrivalDeadline(_) | Self::Vacate(_)
+        )
+    }
+}
+
 /// What is counted over all requests at one link and its service.
 #[derive(Debug)]
 struct Hop {
@@ -319,10 +337,13 @@ impl<'a> Course<'a> {
         if both.into_iter().any(|hop| self.hops[hop].shares) {
             return true;
         }
-        match (self.call_of(one), self.call_of(two)) {
-            (Some(one), Some(two)) => self.is_above(one, two) || self.is_above(two, one),
-            _ => false,
-        }
+        let (Some(call_one), Some(call_two)) = (self.call_of(one), self.call_of(two)) else {
+            return false;
+        };
+        // What ends a call ends everything below it; what only goes on meets nothing but its own call.
+        (one.ends() && self.is_above(call_one, call_two))
+            || (two.ends() && self.is_above(call_two, call_one))
+            || (call_one == call_two && one.is_of_call() && two.is_of_call())
     }
 
     /// The hops whose counts and limits an event may change: its own, the one that is called next, the one that is answered.

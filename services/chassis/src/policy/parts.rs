@@ -54,7 +54,7 @@ fn duration(part: &'static str, value: &str) -> Result<Duration, PolicyError> {
 }
 
 fn in_thousandths(part: &'static str, value: &str) -> Result<u32, PolicyError> {
-    thousandths(value).ok_or_else(|| wrong(part, value, "write a number with up to three decimals"))
+    thousandths(value).ok_or_else(|| wrong(part, value, "write a number from 0 to 4000000, with up to three decimals"))
 }
 
 impl FromStr for Commit {
@@ -95,7 +95,7 @@ impl Throttle {
             ));
         }
         if self.ratio_milli == 0 {
-            return Err(wrong("throttle", "0", "token_ratio lies above 0, 0.001 at least"));
+            return Err(wrong("throttle", "token_ratio", "at least 0.001; digits past the third decimal are ignored"));
         }
         Ok(self)
     }
@@ -172,7 +172,7 @@ impl FromStr for Budget {
         let whole = |value: &str| {
             value
                 .parse()
-                .map_err(|_| wrong(PART, value, "write a whole number, 0 or more"))
+                .map_err(|_| wrong(PART, value, "write a whole number from 0 to 4294967295"))
         };
         for (key, value) in pairs {
             match (&mut budget, key) {
