@@ -54,7 +54,13 @@ fn duration(part: &'static str, value: &str) -> Result<Duration, PolicyError> {
 }
 
 fn in_thousandths(part: &'static str, value: &str) -> Result<u32, PolicyError> {
-    thousandths(value).ok_or_else(|| wrong(part, value, "write a number from 0 to 4000000, with up to three decimals"))
+    thousandths(value).ok_or_else(|| {
+        wrong(
+            part,
+            value,
+            "write a number from 0 to 4000000, with up to three decimals",
+        )
+    })
 }
 
 impl FromStr for Commit {
@@ -95,7 +101,11 @@ impl Throttle {
             ));
         }
         if self.ratio_milli == 0 {
-            return Err(wrong("throttle", "token_ratio", "at least 0.001; digits past the third decimal are ignored"));
+            return Err(wrong(
+                "throttle",
+                "token_ratio",
+                "it lies above 0, 0.001 at least; further decimals are ignored",
+            ));
         }
         Ok(self)
     }
