@@ -307,9 +307,8 @@ fn late() -> Result<(), Failed> {
             format!("{service} {figure}: {found}, exit {}: {}", ran.exit, ran.stdout)
         })?;
     }
-    // Whether its own time or its caller's departure came first is for nobody to say.
-    let left = ["expired", "dropped"].map(|figure| ran.service("a", figure).as_u64().unwrap_or(0));
-    check(left.iter().sum::<u64>() == 1, || format!("a ended by {left:?}"))
+    let failed = ran.report()?["operations"]["by_code"]["DEADLINE_EXCEEDED"].clone();
+    check(failed == 1, || format!("the request ended otherwise: {}", ran.stdout))
 }
 
 /// 400 requests, 40 at once, 20 ms at the bottom, back-off 25 ms doubling to 250 ms with full jitter, 20 % in flight. How much
