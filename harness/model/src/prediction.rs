@@ -77,7 +77,7 @@ pub struct ServicePrediction {
     pub received: Predicted,
     /// Arrivals whose own work ended OK, whatever they were answered.
     pub work_done: Predicted,
-    /// Arrivals that end without an answer: their time is over, or their caller has left.
+    /// Arrivals that end without an answer, at most: their time is over, or their caller has left.
     pub unanswered: Predicted,
 }
 

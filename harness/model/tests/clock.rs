@@ -508,6 +508,22 @@ fn hedges_at_every_hop_of_the_headline_are_followed() {
 }
 
 #[test]
+fn work_that_is_cut_short_as_it_begins_may_stay_unanswered() {
+    // The caller's limit and that of its own caller end at the same time: the second arrival comes as everybody leaves.
+    let mut topology = with_bottom(&[1, 3], fault("delay:ms=300,first=1"));
+    topology.callers[1].retry_on = RetryOn::Any;
+    topology
+        .callers
+        .iter_mut()
+        .for_each(|caller| caller.policy.attempt_timeout_us = Some(160 * MS));
+    let service = &predict(&topology, Draws::Replay).services[1];
+    assert_eq!(
+        (shown(&service.received), service.unanswered.max),
+        ("1-2".to_owned(), 2.into())
+    );
+}
+
+#[test]
 fn a_throttle_is_no_ceiling_for_hedges() {
     let mut topology = at_once(requests(with_bottom(&[1, 3], fault("delay:ms=70")), 10), 2);
     topology.callers[1].policy.hedge_us = Some(20 * MS);

@@ -784,7 +784,10 @@ impl<'a> Course<'a> {
             if self.chain.services[hop].fault.kind != Kind::Refuse {
                 self.count(hop, What::Lost);
             }
-        } else if state.stage == AttemptStage::Works && !state.is_alone {
+        } else if state.stage == AttemptStage::Over {
+            // Its answer is still on the way, and in truth work takes a moment: it may have been cut short.
+            self.count(hop, What::Unanswered);
+        } else if !state.is_alone {
             self.count(hop, What::Unanswered);
             self.stop_work(attempt, hop);
         }
