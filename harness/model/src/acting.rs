@@ -46,6 +46,15 @@ pub(crate) fn overlaps(topology: &Topology) -> bool {
     load.requests > 1 && (load.concurrency > 1 || load.interval_us.is_some())
 }
 
+/// How many requests are under way at once, at most.
+pub(crate) fn at_once(topology: &Topology) -> u64 {
+    if overlaps(topology) {
+        topology.load.concurrency
+    } else {
+        1
+    }
+}
+
 fn drop_idle_policy(caller: &mut Caller) {
     caller.attempts = caller.attempts.max(1);
     if caller.attempts == 1 {
@@ -81,11 +90,7 @@ impl Fault {
 
 /// An overload that so few requests cannot cause is none, and one of capacity 0 is a failure.
 fn calm_overloads(topology: &mut Topology) {
-    let at_once = if overlaps(topology) {
-        topology.load.concurrency
-    } else {
-        1
-    };
+    let at_once = at_once(topology);
     let alone = !leaves(topology) && topology.services.iter().all(|service| !service.detached);
     for service in &mut topology.services {
         if let Kind::Overload { capacity, code } = service.fault.kind {
@@ -218,11 +223,7 @@ fn drop_far_timers(topology: &mut Topology) {
 
 /// The callers whose budget lets through every retry that this traffic can ask for.
 fn idle_budgets(topology: &Topology) -> Vec<usize> {
-    let at_once = if overlaps(topology) {
-        topology.load.concurrency
-    } else {
-        1
-    };
+    let at_once = at_once(topology);
     // Calls on a link at most, each caller above making all its attempts.
     let mut calls = topology.load.requests;
     let mut idle = Vec::new();

@@ -19,16 +19,7 @@ pub(crate) struct Answer {
 impl Answer {
     pub(crate) fn from_exact(chain: &Chain, exact: &Exact) -> Self {
         let layout = &chain.layout;
-        let exactly = |count: &Count| {
-            let mean = count.as_f64();
-            Predicted {
-                kind: Kind::Exact,
-                mean,
-                sd: mean.map(|_| 0.0),
-                min: *count,
-                max: *count,
-            }
-        };
+        let exactly = |count: &Count| Predicted::between(*count, *count, Kind::Exact);
         let totals: Vec<Predicted> = exact.totals.iter().map(exactly).collect();
         let share = |slot: usize| share(totals[slot].mean, chain.requests);
         let per_request = PerRequest {
@@ -124,12 +115,13 @@ fn worst(chain: &Chain, one: &[Moment]) -> PerRequest {
     }
 }
 
-fn share(total: Option<f64>, requests: u64) -> Option<f64> {
+/// One request's part of a total.
+pub(crate) fn share(total: Option<f64>, requests: u64) -> Option<f64> {
     total.filter(|_| requests > 0).map(|total| total / requests as f64)
 }
 
 /// The chance of all failures together.
-fn failing(layout: &Layout, mean: impl Fn(usize) -> Option<f64>) -> Option<f64> {
+pub(crate) fn failing(layout: &Layout, mean: impl Fn(usize) -> Option<f64>) -> Option<f64> {
     layout
         .codes
         .iter()

@@ -4,7 +4,7 @@
 //! Where it is certain how an attempt ends, the limits' own arithmetic is used: so many failures empty a throttle, so many
 //! deposits pay for so many retries, whatever the order. Elsewhere nobody is sure to try again, and everybody may.
 
-use crate::acting::{self, leaves, overlaps, shares_connections};
+use crate::acting::{self, leaves, shares_connections};
 use crate::assemble::Answer;
 use crate::chain::{Layout, What};
 use crate::clock;
@@ -58,7 +58,10 @@ pub(crate) fn run(topology: &Topology) -> Answer {
             still_fails: (one[layout.ended(Code::OK)].max == Count::ZERO).then_some(1.0),
             arrivals_worst: one[layout.arrivals()].max,
         },
-        totals: totals.iter().map(|range| predicted(*range, kind)).collect(),
+        totals: (totals
+            .iter()
+            .map(|range| Predicted::between(range.min, range.max, kind)))
+        .collect(),
         layout,
     }
 }
@@ -156,18 +159,6 @@ pub(crate) fn never_retry(topology: &Topology) -> Vec<bool> {
                 .any(|code| code.is_failure() && retries_on(caller, *code))
     };
     topology.callers.iter().enumerate().map(never).collect()
-}
-
-fn predicted(range: Range, kind: PredictedKind) -> Predicted {
-    let is_exact = range.min == range.max;
-    let mean = if is_exact { range.min.as_f64() } else { None };
-    Predicted {
-        kind: if is_exact { PredictedKind::Exact } else { kind },
-        mean,
-        sd: mean.map(|_| 0.0),
-        min: range.min,
-        max: range.max,
-    }
 }
 
 /// Whether attempts may be sent that do not arrive, on a port that is open.
@@ -382,11 +373,7 @@ fn budgeted(topology: &Topology, hop: usize, budget: Budget, calls: Range) -> (C
             percent_milli,
             min_concurrency,
         } => {
-            let at_once = if overlaps(topology) {
-                topology.load.concurrency
-            } else {
-                1
-            };
+            let at_once = acting::at_once(topology);
             let limit = (percent_milli * at_once / 100_000).max(min_concurrency);
             let (shortest, longest) = acting::attempt_us(topology, hop);
             let is_hedged = topology.callers[..=hop]

@@ -18,7 +18,7 @@ mod limits;
 mod time;
 
 use crate::acting::{overlaps, shares_connections};
-use crate::assemble::Answer;
+use crate::assemble::{Answer, failing, share};
 use crate::chain::Layout;
 use crate::count::Count;
 use crate::fault::{Cut, Fault, Kind};
@@ -198,34 +198,16 @@ impl Extent {
     /// So many times over.
     fn timed(self, topology: &Topology, layout: &Layout, times: u64) -> Timed {
         let predicted = |(min, max): (&u64, &u64)| {
-            let (min, max) = (Count::from(*min) * times.into(), Count::from(*max) * times.into());
-            let mean = if min == max { min.as_f64() } else { None };
-            Predicted {
-                kind: if min == max {
-                    PredictedKind::Exact
-                } else {
-                    PredictedKind::Bounds
-                },
-                mean,
-                sd: mean.map(|_| 0.0),
-                min,
-                max,
-            }
+            let total = |count: &u64| Count::from(*count) * times.into();
+            Predicted::between(total(min), total(max), PredictedKind::Bounds)
         };
         let totals: Vec<Predicted> = self.min.iter().zip(&self.max).map(predicted).collect();
-        let requests = topology.load.requests;
-        let share = |slot: usize| {
-            totals[slot]
-                .mean
-                .filter(|_| requests > 0)
-                .map(|mean| mean / requests as f64)
-        };
-        let failing = layout.codes.iter().filter(|code| code.is_failure());
+        let share = |slot: usize| share(totals[slot].mean, topology.load.requests);
         let per_request = PerRequest {
             worst: self.worst.0.into(),
             mean: layout.bottom().and_then(share),
             sd: None,
-            still_fails: failing.map(|code| share(layout.ended(*code))).sum(),
+            still_fails: failing(layout, share),
             arrivals_worst: self.worst.1.into(),
         };
         Timed {

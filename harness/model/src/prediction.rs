@@ -35,6 +35,21 @@ pub struct Predicted {
     pub max: Count,
 }
 
+impl Predicted {
+    /// From `min` to `max`: exact where they are one number, of this kind where they are not.
+    pub(crate) fn between(min: Count, max: Count, otherwise: Kind) -> Self {
+        let is_exact = min == max;
+        let mean = if is_exact { min.as_f64() } else { None };
+        Self {
+            kind: if is_exact { Kind::Exact } else { otherwise },
+            mean,
+            sd: mean.map(|_| 0.0),
+            min,
+            max,
+        }
+    }
+}
+
 /// What a chain has to send.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
