@@ -255,6 +255,7 @@ impl Evidence {
                     dropped: ended_as(Outcome::Dropped.name()),
                     expired: ended_as(Outcome::Expired.name()),
                     in_flight: totals.map(|totals| totals.in_flight),
+                    envoy: None,
                 }
             });
         rows.collect()
@@ -288,6 +289,7 @@ impl Evidence {
                     .map(|link| link.not_retried.clone().into_iter().collect())
                     .unwrap_or_default(),
                 transport_errors: link.as_ref().map(unasked),
+                repeats: None,
             }
         });
         rows.collect()

@@ -3,12 +3,12 @@
 
 use crate::{
     attach::{Attach, Named},
-    scenario::Role,
+    scenario::Program,
     standing::Standing,
 };
 use chassis::{
     address::Address,
-    config::{self, Callee, Config},
+    config::{self, Callee, Config, Layer},
     process::{Announcement, UNTIL_STDIN_CLOSES},
 };
 use std::{
@@ -46,6 +46,8 @@ pub struct Member {
     pub control: Address,
     /// Its process number.
     pub pid: u32,
+    /// What it is to the chain.
+    pub layer: Layer,
     /// `None` for a process of somebody else.
     own: Option<Own>,
 }
@@ -62,8 +64,8 @@ struct Own {
 /// What is to be started.
 #[derive(Debug, Clone)]
 pub struct Start {
-    /// Which of the four programs.
-    pub role: Role,
+    /// What runs.
+    pub program: Program,
     /// Its configuration, without addresses.
     pub config: Config,
 }
@@ -125,9 +127,11 @@ impl Fleet {
     pub async fn spawn(program: &Path, starts: Vec<Start>, token: Option<&str>) -> Result<Self, FleetError> {
         let mut members: Vec<Member> = Vec::with_capacity(starts.len());
         for mut start in starts.into_iter().rev() {
-            if let Some(below) = members.last() {
+            // Who calls through a layer that nobody declared believes to call the one behind it.
+            let named = members.iter().rfind(|member| member.layer != Layer::Undeclared);
+            if let (Some(below), Some(named)) = (members.last(), named) {
                 start.config.callee = Some(Callee {
-                    name: below.name.clone(),
+                    name: named.name.clone(),
                     address: below.address.clone(),
                 });
             }
@@ -144,6 +148,7 @@ impl Fleet {
             address: service.address.clone(),
             control: service.lab.address().clone(),
             pid: service.described.pid,
+            layer: service.described.config.layer,
             own: None,
         });
         Self {
@@ -190,7 +195,7 @@ impl Member {
     async fn spawn(program: &Path, start: &Start, token: Option<&str>) -> Result<Self, FleetError> {
         let service = start.config.service.clone();
         let mut command = Command::new(program);
-        command.args(["service", start.role.name(), UNTIL_STDIN_CLOSES]);
+        command.args(["service", start.program.name(), UNTIL_STDIN_CLOSES]);
         // The user's variables must not reach a child raw: they could drop or rename evidence.
         for (name, _) in std::env::vars_os() {
             let name_text = name.to_string_lossy();
@@ -238,6 +243,7 @@ impl Member {
             address: announced.address.into(),
             control: announced.control.into(),
             pid,
+            layer: start.config.layer,
             own: Some(Own {
                 child,
                 _lifelines: lifelines,

@@ -5,6 +5,7 @@
 //!  cli.rs -> commands.rs -> run.rs: predict, start or attach, drive, settle, read, stop, judge
 //!                            |  scenario.rs   what is to run, from a file, a chain line or a running chain
 //!                            |  fleet.rs      the service processes
+//!                            |  envoy.rs      real Envoys in the place of our own proxies
 //!                            |  standing.rs   a chain that runs already: found (attach.rs), put in order, switched, followed
 //!                            |  load.rs       the requests
 //!                            |  lab.rs        questions to the control ports
@@ -26,6 +27,7 @@ pub mod chain_line;
 pub mod cli;
 pub mod collector;
 pub mod commands;
+pub mod envoy;
 pub mod evidence;
 pub mod expect;
 pub mod fleet;

@@ -2,7 +2,7 @@
 
 use crate::scenario::Load;
 use chassis::{
-    config::{Config, OnFailure, PassedOn, TransportCodes},
+    config::{Config, Layer, OnFailure, PassedOn, TransportCodes},
     fault::Scope,
     policy::{Budget, Commit, Jitter, Policy, RetryOn},
 };
@@ -35,11 +35,17 @@ pub fn topology_from(client: &Config, services: &[Config], load: &Load, first: u
 fn caller(config: &Config) -> model::Caller {
     model::Caller {
         name: config.service.clone(),
+        layer: match config.layer {
+            Layer::Service | Layer::Undeclared => model::Layer::Code,
+            Layer::Proxy => model::Layer::Proxy,
+            Layer::Envoy => model::Layer::Envoy,
+        },
         attempts: config.retry.attempts,
         retry_on: match &config.retry.retry_on {
             RetryOn::Any => model::RetryOn::Any,
             RetryOn::Codes(codes) => model::RetryOn::Codes(codes.iter().map(|code| self::code(*code)).collect()),
         },
+        answers_only: !config.retry.connect_failure,
         policy: policy(&config.retry),
         client_fault: config.client_fault.map(|client| model::fault::ClientFault {
             fault: fault(&client.fault),

@@ -65,7 +65,7 @@ pub fn predict(scenario: &Scenario) -> Prediction {
 
 fn tries(scenario: &Scenario) -> Vec<Tries> {
     let rows = scenario.chain.callers().map(|(name, caller)| {
-        let (code, proxy) = (caller.retry.attempts, caller.proxy_attempts.0);
+        let (code, proxy) = (caller.retry.attempts, caller.proxy.attempts);
         Tries {
             caller: name.to_owned(),
             code,

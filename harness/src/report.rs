@@ -221,6 +221,9 @@ pub struct Service {
     pub expired: Option<u64>,
     /// Arrivals not finished when counting stopped.
     pub in_flight: Option<u64>,
+    /// What a real Envoy counted itself, by the names of its statistics; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envoy: Option<BTreeMap<String, u64>>,
 }
 
 /// What a row of `services` is.
@@ -254,6 +257,31 @@ pub struct Link {
     pub not_retried: BTreeMap<String, u64>,
     /// Transport failures that no fault asked for.
     pub transport_errors: Option<u64>,
+    /// How often each attempt arrived; absent unless more arrived than were sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<Repeats>,
+}
+
+/// How often single attempts arrived on a link: what convicts a layer that nobody declared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repeats {
+    /// Arrivals under the same attempt path, by the callee's ledger; null where its records are not whole.
+    pub by_path: Option<Times>,
+    /// Arrivals under the same parent span, by the spans; null where spans are missing.
+    pub by_parent: Option<Times>,
+    /// Arrivals by their `x-envoy-attempt-count`; empty where none carried it.
+    pub envoy_attempts: BTreeMap<u32, u64>,
+}
+
+/// How often each of several things came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// How many different ones came.
+    pub different: u64,
+    /// How often the rarest came.
+    pub least: u64,
+    /// How often the most frequent came.
+    pub most: u64,
 }
 
 /// One request with its arrivals.

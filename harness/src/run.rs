@@ -6,14 +6,14 @@ use crate::{
     collector::{Collected, Collector, CollectorError},
     evidence::Process,
     expect::Expectation,
-    fleet::{Ended, Fleet, FleetError, Start},
+    fleet::{Ended, Fleet, FleetError},
     forward::{Forward, Forwarded},
     judge::{self, Measured, Phases},
     lab::{Described, Lab, LabError},
     observer::Observer,
     plan,
     report::Report,
-    scenario::{self, Role, Scenario},
+    scenario::{self, Scenario},
     standing::{self, Settings, Standing, StandingError},
     tally,
     viewer::Viewer,
@@ -240,12 +240,12 @@ async fn measure(
     mut options: Options,
     attached: Option<(&Standing, u64, Option<Attach>)>,
 ) -> Result<Ran, RunError> {
-    let entry = plan.roles[0];
+    let entry = scenario.entry();
     let interrupt = options.interrupt.clone();
     let mut phases = Phases::begin(SystemTime::now());
 
     let mut up = match &attached {
-        None => Up::start(plan, &mut options).await?,
+        None => Up::start(scenario, plan, &mut options).await?,
         Some((standing, generation, _)) => {
             let requests = scenario.load.requests;
             Up::attach(plan, &mut options, (standing, *generation), requests).await?
@@ -312,7 +312,6 @@ async fn call(hook: Option<Hook>, fleet: &mut Fleet) {
 struct Plan {
     client: Config,
     services: Vec<Config>,
-    roles: Vec<Role>,
 }
 
 impl Plan {
@@ -342,12 +341,7 @@ impl Plan {
         for config in services.iter_mut().chain([&mut client]) {
             config.span_queue = queue;
         }
-        let roles = scenario.roles().unwrap_or_default();
-        Ok(Self {
-            client,
-            services,
-            roles,
-        })
+        Ok(Self { client, services })
     }
 }
 
@@ -386,7 +380,7 @@ struct Up {
 
 impl Up {
     /// Starts services of its own.
-    async fn start(plan: Plan, options: &mut Options) -> Result<Self, RunError> {
+    async fn start(scenario: &Scenario, plan: Plan, options: &mut Options) -> Result<Self, RunError> {
         let nonce = nonce();
         let collector = Collector::start(nonce.clone(), options.forward.take())?;
         let through = options.hooks.collector.take();
@@ -396,9 +390,7 @@ impl Up {
             config.run.clone_from(&nonce);
             config.otlp = Export::To(format!("http://{spans_to}"));
         }
-        let roles = plan.roles.into_iter().zip(services);
-        let starts = roles.map(|(role, config)| Start { role, config });
-        let fleet = Fleet::spawn(&options.program, starts.collect(), None).await?;
+        let fleet = Fleet::spawn(&options.program, scenario.starts(services), None).await?;
         let (client, telemetry) = client(plan.client, &fleet, &nonce, spans_to)?;
         Ok(Self {
             collector,

@@ -22,7 +22,7 @@ mod values;
 
 pub use build::{DEFAULT_ATTEMPTS, DEFAULT_ITEM, DEFAULT_SCENARIO, default_names};
 pub use builtin::{BUILT_IN, BuiltIn};
-pub use configs::{CONTROL_PORTS, MAX_SERVICES_ATTACHED, Role, SERVICE_PORTS};
+pub use configs::{CONTROL_PORTS, MAX_SERVICES_ATTACHED, Program, Role, SERVICE_PORTS};
 pub(crate) use effective::duration;
 pub(crate) use limits::grouped;
 pub use limits::{ARRIVALS_PER_SECOND, DEFAULT_MAX_CALLS, MAX_RUNNABLE, check_deadline, check_max_calls};
@@ -65,6 +65,8 @@ pub struct Chain {
     pub client: Caller,
     /// The services from the top to the bottom: 2 to 13.
     pub services: Vec<Service>,
+    /// What the proxies on the links are.
+    pub sidecar: SidecarKind,
 }
 
 impl Chain {
@@ -77,24 +79,45 @@ impl Chain {
 }
 
 /// How one caller calls.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Caller {
     /// Its retry policy.
     pub retry: Policy,
-    /// Attempts of the proxy under it for each of its own; 1 means there is none.
-    pub proxy_attempts: ProxyAttempts,
+    /// The policy of the proxy under it, for each of its own attempts; one attempt means that there is no proxy.
+    pub proxy: Policy,
+    /// Attempts that a layer which nobody declared makes of each attempt that leaves; 1 means there is none.
+    pub undeclared: u32,
     /// Whether tonic's own codes are normalised.
     pub transport_codes: TransportCodes,
 }
 
-/// Attempts of a proxy; 1 by default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProxyAttempts(pub u32);
-
-impl Default for ProxyAttempts {
+impl Default for Caller {
+    /// One attempt, and nothing on its link.
     fn default() -> Self {
-        Self(1)
+        Self {
+            retry: Policy::default(),
+            proxy: Policy::default(),
+            undeclared: 1,
+            transport_codes: TransportCodes::default(),
+        }
     }
+}
+
+impl Caller {
+    /// Whether a proxy stands under it.
+    pub fn has_proxy(&self) -> bool {
+        self.proxy.attempts > 1
+    }
+}
+
+/// What the proxies on the links are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SidecarKind {
+    /// Our own.
+    #[default]
+    Builtin,
+    /// Real Envoys.
+    Envoy,
 }
 
 /// One service.

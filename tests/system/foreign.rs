@@ -12,7 +12,7 @@ use chassis::{
 use harness::{
     fleet::{Fleet, Start},
     lab::Lab,
-    scenario::Role,
+    scenario::{Program, Role},
 };
 use libtest_mimic::{Failed, Trial};
 use proto::lab::v1::{ReadRequest, Totals, ledger_client::LedgerClient};
@@ -257,7 +257,7 @@ fn three_attempts_of_grpcio(python: &Path) -> Result<(), Failed> {
 fn asked_by_grpcio(python: PathBuf) -> Result<(), Failed> {
     block_on(async {
         let starts = [Role::Pricing, Role::Inventory].map(|role| Start {
-            role,
+            program: Program::Service(role),
             config: Config::named(role.name()),
         });
         let fleet = Fleet::spawn(&harness(), starts.to_vec(), None).await?;

@@ -5,7 +5,7 @@ use crate::support::{check, harness, test};
 use chassis::config::Config;
 use harness::{
     attach::Attach,
-    fleet::{Fleet, Start},
+    fleet::Fleet,
     lab::Token,
     report::{Report, Status, Verdict},
     run::{self, Attached, Hooks, Options, Ran},
@@ -89,10 +89,7 @@ impl Chain {
     async fn up(overrides: &Overrides) -> Result<Self, Failed> {
         let scenario = Scenario::load(Some("per-hop"), overrides)?;
         let configs: Vec<Config> = scenario.configs().split_off(1);
-        let roles = scenario.roles().ok_or("a chain of four")?;
-        let starts = roles.into_iter().zip(configs);
-        let starts = starts.map(|(role, config)| Start { role, config });
-        let fleet = Fleet::spawn(&harness(), starts.collect(), None).await?;
+        let fleet = Fleet::spawn(&harness(), scenario.starts(configs), None).await?;
         let attach = fleet.attach();
         Ok(Self { fleet, attach })
     }

@@ -38,5 +38,7 @@ pub use fault::Fault;
 pub use prediction::{
     Draws, Kind, Limit, LinkPrediction, PerRequest, Predicted, Prediction, ServicePrediction, predict,
 };
-pub use topology::{Backoff, Budget, Caller, Code, Load, PassesOn, Policy, RetryOn, Service, Throttle, Topology};
+pub use topology::{
+    Backoff, Budget, Caller, Code, Layer, Load, PassesOn, Policy, RetryOn, Service, Throttle, Topology,
+};
 pub use verdict::{Verdict, judge};

@@ -90,16 +90,34 @@ pub struct Topology {
 pub struct Caller {
     /// Its name.
     pub name: String,
+    /// Whether it is the code of a service or a proxy under one.
+    pub layer: Layer,
     /// Most attempts of one call, the first included; 0 is read as 1.
     pub attempts: u32,
     /// Which failures it tries again.
     pub retry_on: RetryOn,
+    /// Whether failures of the transport are never tried again, whatever code they stand for.
+    pub answers_only: bool,
     /// Everything else that decides whether and when it tries again.
     pub policy: Policy,
     /// The fault in its own way out.
     pub client_fault: Option<ClientFault>,
     /// Whether it goes by the codes that tonic gives to a broken transport, instead of gRPC's.
     pub raw_codes: bool,
+}
+
+/// What retries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Layer {
+    /// The code of a service, or the client. What its service answers is its own: a code, without what came with it.
+    #[default]
+    Code,
+    /// A proxy: it hands up answers as they came, what they say of the next attempt included, and leaves
+    /// `grpc-previous-rpc-attempts` as it was.
+    Proxy,
+    /// A real Envoy: a proxy whose attempts have no number in the attempt path, and to which every failure of the transport
+    /// is UNAVAILABLE.
+    Envoy,
 }
 
 /// Everything but attempts and codes that decides whether and when a caller tries again. Times in microseconds.

@@ -348,10 +348,7 @@ fn predict_takes_long_chains_and_proxies_and_run_refuses_them_by_name() {
     assert_eq!(predict(&["x6 x3 > db down"]).chain.services[0].name, "x6");
     assert_eq!(predict(&["--depth", "12"]).chain.services.len(), 13);
     assert_eq!(
-        predict(&["web x3*3 > db down"]).chain.services[0]
-            .caller
-            .proxy_attempts
-            .0,
+        predict(&["web x3*3 > db down"]).chain.services[0].caller.proxy.attempts,
         3
     );
     assert_eq!(

@@ -136,22 +136,14 @@ async fn is_there(otlp: &str) -> bool {
 
 fn starts(command: &Up) -> Vec<Start> {
     let configs = command.scenario.configs().split_off(1);
-    let roles = command.scenario.roles().unwrap_or_default();
     let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let starts = configs
-        .into_iter()
-        .zip(roles)
-        .zip(&command.ports)
-        .map(|((config, role), ports)| Start {
-            role,
-            config: Config {
-                listen: at(ports.service),
-                control_listen: at(ports.control),
-                otlp: command.otlp.clone().map_or(Export::None, Export::To),
-                ..config
-            },
-        });
-    starts.collect()
+    let configs = configs.into_iter().zip(&command.ports).map(|(config, ports)| Config {
+        listen: at(ports.service),
+        control_listen: at(ports.control),
+        otlp: command.otlp.clone().map_or(Export::None, Export::To),
+        ..config
+    });
+    command.scenario.starts(configs.collect())
 }
 
 fn started(command: &Up, fleet: &Fleet) -> text::Started {

@@ -146,6 +146,7 @@ fn service(name: &str, count: u64) -> Service {
         dropped: Some(0),
         expired: Some(0),
         in_flight: Some(0),
+        envoy: None,
     }
 }
 
@@ -160,6 +161,7 @@ fn link(from: &str, to: &str, calls: u64, count: u64) -> Link {
         retry_ratio: Some(0.0),
         not_retried: BTreeMap::from([("limit".to_owned(), calls)]),
         transport_errors: Some(0),
+        repeats: None,
     }
 }
 

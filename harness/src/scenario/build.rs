@@ -1,7 +1,7 @@
 //! What a file's keys mean together, and flags on top: the way from a source to a validated [`Scenario`].
 
 use super::{
-    Caller, Chain, Load, Overrides, Place, ProxyAttempts, Scenario, ScenarioError, Service, builtin,
+    Caller, Chain, Load, Overrides, Place, Scenario, ScenarioError, Service, SidecarKind, builtin,
     read::{Draft, RetryKeys, ServiceKeys},
     repeat::key,
     suggest::did_you_mean,
@@ -328,6 +328,7 @@ impl Builder<'_> {
             })
         };
         Ok(Chain {
+            sidecar: SidecarKind::default(),
             client,
             services: line
                 .services
@@ -353,6 +354,7 @@ impl Builder<'_> {
         let retry = Policy {
             attempts: own.attempts.unwrap_or(hop.attempts),
             retry_on: retry_on.cloned().unwrap_or_default(),
+            connect_failure: true,
             backoff: set(own.backoff, shared.backoff),
             attempt_timeout: set(own.attempt_timeout, shared.attempt_timeout),
             commit: own.commit.or(shared.commit).unwrap_or_default(),
@@ -365,9 +367,14 @@ impl Builder<'_> {
         let Ok(retry) = retry.checked() else {
             return Err(hedge_with_backoff(&hop.name, own, shared));
         };
+        let proxy = Policy {
+            attempts: hop.proxy_attempts,
+            ..retry.clone()
+        };
         Ok(Caller {
             retry,
-            proxy_attempts: ProxyAttempts(hop.proxy_attempts),
+            proxy,
+            undeclared: 1,
             transport_codes,
         })
     }
@@ -391,7 +398,7 @@ impl Builder<'_> {
             let services = chain.services.iter_mut().map(|service| &mut service.caller);
             for caller in std::iter::once(&mut chain.client).chain(services) {
                 caller.retry.attempts = 1;
-                caller.proxy_attempts = ProxyAttempts(1);
+                caller.proxy.attempts = 1;
             }
             caller_mut(chain, owner, "--owner")?.retry.attempts = kept;
         }

@@ -1,10 +1,14 @@
 //! From a scenario to the configuration of each process.
 
-use super::{Caller, MAX_RUNNABLE, Scenario};
-use crate::chain_line::{CLIENT, proxy_name};
+use super::{Caller, MAX_RUNNABLE, Scenario, SidecarKind};
+use crate::{
+    chain_line::{CLIENT, proxy_name},
+    envoy,
+    fleet::Start,
+};
 use chassis::{
-    config::Config,
-    fault::{ClientFault, Fault},
+    config::{Config, Layer},
+    fault::ClientFault,
     policy::Policy,
 };
 
@@ -19,6 +23,28 @@ pub enum Role {
     Pricing,
     /// Calls nobody.
     Inventory,
+}
+
+/// What runs as a process of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// One of the four services.
+    Service(Role),
+    /// Our own forwarder: a proxy, a service in the middle of a long chain, or a layer that nobody declared.
+    Sidecar,
+    /// A real Envoy.
+    Envoy,
+}
+
+impl Program {
+    /// What `harness service` calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Service(role) => role.name(),
+            Self::Sidecar => "sidecar",
+            Self::Envoy => "envoy",
+        }
+    }
 }
 
 /// The service ports that `up` takes by default, from frontend's to inventory's.
@@ -43,6 +69,20 @@ impl Role {
     }
 }
 
+/// A layer that nobody declared, behind a caller: it tries again what the caller does, leaves no spans, and no configuration
+/// names it.
+fn undeclared(behind: &str, caller: &Caller) -> Config {
+    Config {
+        layer: Layer::Undeclared,
+        retry: Policy {
+            attempts: caller.undeclared,
+            retry_on: caller.retry.retry_on.clone(),
+            ..Policy::default()
+        },
+        ..Config::named(&format!("behind-{behind}"))
+    }
+}
+
 impl Scenario {
     /// The configuration of every layer: the client first, then the services from the top, a proxy (`CALLER-proxy`) right behind its
     /// caller. Addresses, callees, run and collector are left for whoever starts the processes.
@@ -55,14 +95,15 @@ impl Scenario {
             ..Config::named(name)
         };
         let proxy = |name: &str, caller: &Caller| {
-            let attempts = caller.proxy_attempts.0;
-            let retry = Policy {
-                attempts,
-                ..caller.retry.clone()
-            };
-            (attempts > 1).then(|| Config {
-                retry,
-                fault: Fault::NONE,
+            caller.has_proxy().then(|| Config {
+                retry: match self.chain.sidecar {
+                    SidecarKind::Builtin => caller.proxy.clone(),
+                    SidecarKind::Envoy => envoy::policy(&caller.proxy),
+                },
+                layer: match self.chain.sidecar {
+                    SidecarKind::Builtin => Layer::Proxy,
+                    SidecarKind::Envoy => Layer::Envoy,
+                },
                 ..layer(&proxy_name(name), caller)
             })
         };
@@ -98,9 +139,50 @@ impl Scenario {
         }
     }
 
-    /// Which process each service is, from the top; `None` when the chain is longer than the processes there are.
-    pub fn roles(&self) -> Option<Vec<Role>> {
-        let above = Role::ALL.len().checked_sub(self.chain.services.len())?;
-        Some(Role::ALL[above..].to_vec())
+    /// The program that each service is, from the top: the bottom one is inventory, those from the top are frontend, checkout
+    /// and pricing as far as they go, and what lies between is a sidecar. A short chain enters lower.
+    pub fn programs(&self) -> Vec<Program> {
+        let services = self.chain.services.len();
+        let above = Role::ALL.len().saturating_sub(services);
+        let (bottom, callers) = Role::ALL.split_last().expect("there are four");
+        let callers = callers[above..].iter().copied().map(Program::Service);
+        let between = std::iter::repeat_n(Program::Sidecar, services.saturating_sub(Role::ALL.len()));
+        callers.chain(between).chain([Program::Service(*bottom)]).collect()
+    }
+
+    /// The service that the client calls.
+    pub fn entry(&self) -> Role {
+        Role::ALL[Role::ALL.len().saturating_sub(self.chain.services.len())]
+    }
+
+    /// Every process below the client, from the top: the services, a proxy right behind its caller, and what nobody declared
+    /// behind both. `configs` is what [`Scenario::configs`] gave, without the client, with whatever else was put into it.
+    pub fn starts(&self, configs: Vec<Config>) -> Vec<Start> {
+        let mut configs = configs.into_iter().peekable();
+        let mut programs = self.programs().into_iter();
+        let mut starts = Vec::new();
+        for (name, caller) in self.chain.callers() {
+            if caller.has_proxy()
+                && let Some(config) = configs.next()
+            {
+                starts.push(Start {
+                    program: match config.layer {
+                        Layer::Envoy => Program::Envoy,
+                        _ => Program::Sidecar,
+                    },
+                    config,
+                });
+            }
+            if caller.undeclared > 1 {
+                starts.push(Start {
+                    program: Program::Sidecar,
+                    config: undeclared(name, caller),
+                });
+            }
+            if let (Some(program), Some(config)) = (programs.next(), configs.next()) {
+                starts.push(Start { program, config });
+            }
+        }
+        starts
     }
 }

@@ -24,7 +24,7 @@ impl Scenario {
             )));
         }
         for (name, caller) in self.chain.callers() {
-            let (attempts, proxy) = (caller.retry.attempts, caller.proxy_attempts.0);
+            let (attempts, proxy) = (caller.retry.attempts, caller.proxy.attempts);
             if proxy > 1 {
                 return Err(ScenarioError::NotRunnable(format!(
                     "the proxy in `{name} x{attempts}*{proxy}` is not built yet: it can be predicted, and \

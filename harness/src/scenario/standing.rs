@@ -1,6 +1,6 @@
 //! A running chain as a scenario, and what a command makes different about it.
 
-use super::{Caller, Chain, Load, Overrides, ProxyAttempts, Scenario, ScenarioError, Service, build};
+use super::{Caller, Chain, Load, Overrides, Scenario, ScenarioError, Service, SidecarKind, build};
 use crate::sanitize::sanitize;
 use chassis::{
     config::{Config, PassedOn},
@@ -35,8 +35,8 @@ impl Scenario {
             name: config.service.clone(),
             caller: Caller {
                 retry: config.retry.clone(),
-                proxy_attempts: ProxyAttempts::default(),
                 transport_codes: config.transport_codes,
+                ..Caller::default()
             },
             on_failure: config.on_failure,
             fault,
@@ -58,6 +58,7 @@ impl Scenario {
             name: STANDING.to_owned(),
             about: String::new(),
             chain: Chain {
+                sidecar: SidecarKind::default(),
                 client: Caller {
                     retry: Policy::default(),
                     ..Caller::default()

@@ -1,6 +1,6 @@
 //! Arbitrary scenarios and chain lines, for property tests.
 
-use super::{Caller, Chain, DEFAULT_ITEM, Load, ProxyAttempts, Scenario, Service, values::default_concurrency};
+use super::{Caller, Chain, DEFAULT_ITEM, Load, Scenario, Service, SidecarKind, values::default_concurrency};
 use crate::chain_line::{ChainLine, Hop, proxy_name};
 use chassis::{
     code::Code,
@@ -214,6 +214,7 @@ fn policy() -> impl Strategy<Value = Policy> {
         |(retry_on, (backoff, hedge), (attempt_timeout, throttle, budget), [late, deaf, first])| Policy {
             attempts: 1,
             retry_on,
+            connect_failure: true,
             backoff,
             attempt_timeout,
             commit: if late { Commit::Message } else { Commit::Headers },
@@ -316,7 +317,11 @@ pub(crate) fn scenario(longest: usize, proxies: bool) -> impl Strategy<Value = S
                 attempts: hop.attempts,
                 ..layer.policy.clone()
             },
-            proxy_attempts: ProxyAttempts(hop.proxy_attempts),
+            proxy: Policy {
+                attempts: hop.proxy_attempts,
+                ..layer.policy.clone()
+            },
+            undeclared: 1,
             transport_codes: layer.transport_codes,
         };
         let client = caller(&line.client, &layers.next().expect("one for the client"));
@@ -343,6 +348,7 @@ pub(crate) fn scenario(longest: usize, proxies: bool) -> impl Strategy<Value = S
             }
         });
         let chain = Chain {
+            sidecar: SidecarKind::default(),
             client,
             services: services.collect(),
         };

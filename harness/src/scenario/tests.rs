@@ -351,32 +351,37 @@ fn nothing_at_all_is_per_hop_with_its_documented_load() {
 }
 
 #[test]
-fn names_and_roles_follow_the_depth() {
+fn names_and_programs_follow_the_depth() {
     use Role::{Checkout, Frontend, Inventory, Pricing};
-    let roles = |depth| {
-        let scenario = from("per-hop", |flags| flags.depth = Some(depth)).unwrap();
-        (scenario.service_names().collect::<Vec<_>>().join(" "), scenario.roles())
+    let of = |source, depth| {
+        let scenario = from(source, |flags| flags.depth = depth).unwrap();
+        let programs: Vec<_> = scenario.programs().into_iter().map(Program::name).collect();
+        let names = scenario.service_names().collect::<Vec<_>>().join(" ");
+        (names, programs.join(" "), scenario.entry())
     };
-    assert_eq!(
-        roles(1),
-        ("pricing inventory".to_owned(), Some(vec![Pricing, Inventory]))
-    );
-    assert_eq!(
-        roles(2),
+    for (depth, names, programs, entry) in [
+        (1, "pricing inventory", "pricing inventory", Pricing),
+        (2, "checkout pricing inventory", "checkout pricing inventory", Checkout),
         (
-            "checkout pricing inventory".to_owned(),
-            Some(vec![Checkout, Pricing, Inventory])
-        )
-    );
-    let four = "frontend checkout pricing inventory".to_owned();
-    assert_eq!(roles(3), (four, Some(vec![Frontend, Checkout, Pricing, Inventory])));
-    assert_eq!(
-        roles(5),
-        ("frontend checkout pricing relay-1 relay-2 inventory".to_owned(), None)
-    );
+            3,
+            "frontend checkout pricing inventory",
+            "frontend checkout pricing inventory",
+            Frontend,
+        ),
+        (
+            5,
+            "frontend checkout pricing relay-1 relay-2 inventory",
+            "frontend checkout pricing sidecar sidecar inventory",
+            Frontend,
+        ),
+    ] {
+        let got = of("per-hop", Some(depth));
+        assert_eq!(got, (names.to_owned(), programs.to_owned(), entry));
+    }
     assert_eq!(default_names(12).len(), MAX_SERVICES);
-    let own = from("web x3 > orders x2 > ledger down", |_| ()).unwrap();
-    assert_eq!(own.roles(), Some(vec![Checkout, Pricing, Inventory]));
+    let (_, programs, entry) = of("web x3 > orders x2 > ledger down", None);
+    assert_eq!((programs.as_str(), entry), ("checkout pricing inventory", Checkout));
+    assert_ne!(Inventory, entry);
 }
 
 #[test]
@@ -426,7 +431,7 @@ fn shared_keys_are_inherited_and_own_keys_override_them() {
     let text = "transport_codes = \"raw\"\n[retry]\nattempts = 4\nretry_on = [\"ABORTED\"]\nbackoff = { initial = \"5ms\" }\n\
                 [client.retry]\nbackoff = \"none\"\n\
                 [services.checkout]\ntransport_codes = \"normalized\"\nretry = { attempts = 2, retry_on = \"any\" }\n";
-    let Chain { client, services } = Scenario::from_toml("case.toml", text).unwrap().chain;
+    let Chain { client, services, .. } = Scenario::from_toml("case.toml", text).unwrap().chain;
     let aborted = RetryOn::Codes(vec![code::Code::Aborted]);
     let backoff = services[0].caller.retry.backoff;
     assert_eq!(backoff.map(|backoff| backoff.initial), Some(Duration::from_millis(5)));
@@ -470,7 +475,7 @@ fn every_key_of_a_policy_is_inherited_and_none_switches_it_off() {
                 [services.checkout.retry]\nattempt_timeout = \"none\"\nthrottle = \"none\"\nbudget = \"none\"\n\
                 hedge = \"none\"\ncommit = \"headers\"\npushback = true\nonly_first_tries = false\n\
                 [services.pricing.retry]\nbudget = { kind = \"in_flight\" }\nhedge = { delay = \"1s\" }\n";
-    let Chain { client, services } = Scenario::from_toml("case.toml", text).unwrap().chain;
+    let Chain { client, services, .. } = Scenario::from_toml("case.toml", text).unwrap().chain;
     let shared = Policy {
         attempts: 3,
         attempt_timeout: Some(Duration::from_millis(250)),

@@ -27,6 +27,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where the control port listens.
     pub control_listen: SocketAddr,
+    /// What it is to the chain.
+    pub layer: Layer,
     /// Whom it calls; `None` at the bottom.
     pub callee: Option<Callee>,
     /// When it tries a call again.
@@ -53,6 +55,20 @@ pub struct Config {
     pub span_queue: usize,
     /// Single arrivals kept for receipts.
     pub records: usize,
+}
+
+/// What a process is to the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Layer {
+    /// A service: it answers for itself, and what it sends is its own.
+    #[default]
+    Service,
+    /// A proxy on a link: it hands answers up as they are, and is an attempt of nobody but itself.
+    Proxy,
+    /// A proxy that no configuration names: everything passes it unchanged, and it leaves no trace of its own.
+    Undeclared,
+    /// A real Envoy on a link. No process here serves it; this describes one.
+    Envoy,
 }
 
 /// The next service.
@@ -123,11 +139,13 @@ pub const PREFIX: &str = "RETRYSCOPE_";
 const SERVICE: &str = "RETRYSCOPE_SERVICE";
 const LISTEN: &str = "RETRYSCOPE_LISTEN";
 const CONTROL_LISTEN: &str = "RETRYSCOPE_CONTROL_LISTEN";
+const LAYER: &str = "RETRYSCOPE_LAYER";
 const CALLEE: &str = "RETRYSCOPE_CALLEE";
 const CALLEE_ADDRESS: &str = "RETRYSCOPE_CALLEE_ADDRESS";
 const ATTEMPTS: &str = "RETRYSCOPE_ATTEMPTS";
 const RETRY_ON: &str = "RETRYSCOPE_RETRY_ON";
 const BACKOFF: &str = "RETRYSCOPE_BACKOFF";
+const CONNECT_FAILURE: &str = "RETRYSCOPE_CONNECT_FAILURE";
 const ATTEMPT_TIMEOUT: &str = "RETRYSCOPE_ATTEMPT_TIMEOUT";
 const COMMIT: &str = "RETRYSCOPE_COMMIT";
 const PUSHBACK: &str = "RETRYSCOPE_PUSHBACK";
@@ -152,14 +170,16 @@ const SPAN_QUEUE: &str = "RETRYSCOPE_SPAN_QUEUE";
 const RECORDS: &str = "RETRYSCOPE_RECORDS";
 
 /// Every setting of a service.
-pub const NAMES: [&str; 26] = [
+pub const NAMES: [&str; 28] = [
     SERVICE,
     LISTEN,
     CONTROL_LISTEN,
+    LAYER,
     CALLEE,
     CALLEE_ADDRESS,
     ATTEMPTS,
     RETRY_ON,
+    CONNECT_FAILURE,
     BACKOFF,
     ATTEMPT_TIMEOUT,
     COMMIT,
@@ -182,9 +202,10 @@ pub const NAMES: [&str; 26] = [
 ];
 
 /// The settings that can be switched while the service runs.
-pub const SWITCHABLE: [&str; 17] = [
+pub const SWITCHABLE: [&str; 18] = [
     ATTEMPTS,
     RETRY_ON,
+    CONNECT_FAILURE,
     BACKOFF,
     ATTEMPT_TIMEOUT,
     COMMIT,
@@ -230,6 +251,7 @@ impl Config {
             service: service.to_owned(),
             listen: loopback,
             control_listen: loopback,
+            layer: Layer::default(),
             callee: None,
             retry: Policy::default(),
             on_failure: OnFailure::default(),
@@ -294,6 +316,7 @@ impl Config {
             service: default.service,
             listen: address(LISTEN, default.listen)?,
             control_listen: address(CONTROL_LISTEN, default.control_listen)?,
+            layer: pairs.read(LAYER)?.unwrap_or_default(),
             callee,
             retry: pairs.policy()?,
             on_failure: pairs.read(ON_FAILURE)?.unwrap_or_default(),
@@ -316,8 +339,10 @@ impl Config {
             (SERVICE, self.service.clone()),
             (LISTEN, self.listen.to_string()),
             (CONTROL_LISTEN, self.control_listen.to_string()),
+            (LAYER, self.layer.to_string()),
             (ATTEMPTS, self.retry.attempts.to_string()),
             (RETRY_ON, self.retry.retry_on.to_string()),
+            (CONNECT_FAILURE, self.retry.connect_failure.to_string()),
             (ON_FAILURE, self.on_failure.to_string()),
             (TRANSPORT_CODES, self.transport_codes.to_string()),
             (COMMIT, self.retry.commit.to_string()),
@@ -426,6 +451,9 @@ impl<'a> Pairs<'a> {
         let policy = Policy {
             attempts,
             retry_on: self.read(RETRY_ON)?.unwrap_or_default(),
+            connect_failure: self
+                .told(CONNECT_FAILURE, TRUE_OR_FALSE)?
+                .unwrap_or(default.connect_failure),
             backoff: self.read(BACKOFF)?,
             attempt_timeout: self.time(ATTEMPT_TIMEOUT)?,
             commit: self.read(COMMIT)?.unwrap_or_default(),
@@ -451,6 +479,31 @@ fn wrong(name: &'static str, value: &str, right: &dyn Display) -> ConfigError {
         name,
         value: value.to_owned(),
         right: right.to_string(),
+    }
+}
+
+impl FromStr for Layer {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim() {
+            "service" => Ok(Self::Service),
+            "proxy" => Ok(Self::Proxy),
+            "undeclared" => Ok(Self::Undeclared),
+            "envoy" => Ok(Self::Envoy),
+            _ => Err("write service, proxy or undeclared"),
+        }
+    }
+}
+
+impl Display for Layer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Service => "service",
+            Self::Proxy => "proxy",
+            Self::Undeclared => "undeclared",
+            Self::Envoy => "envoy",
+        })
     }
 }
 
@@ -574,7 +627,7 @@ mod tests {
             prop::option::of(backoff).prop_map(|backoff| (backoff, None)),
             time().prop_map(|hedge| (None, Some(hedge))),
         ];
-        let flags = any::<[bool; 3]>();
+        let flags = any::<[bool; 4]>();
         let rest = (
             prop::option::of(time()),
             prop::option::of(throttle),
@@ -586,11 +639,12 @@ mod tests {
                 attempts,
                 retry_on,
                 (backoff, hedge),
-                (attempt_timeout, throttle, budget, [message, pushback, first]),
+                (attempt_timeout, throttle, budget, [message, pushback, first, connect_failure]),
             )| {
                 Policy {
                     attempts,
                     retry_on,
+                    connect_failure,
                     backoff,
                     attempt_timeout,
                     commit: if message { Commit::Message } else { Commit::Headers },
@@ -680,6 +734,12 @@ mod tests {
         fn config()(
             service in "[a-z][a-z0-9-]{0,20}",
             ports in any::<[u16; 3]>(),
+            layer in prop_oneof![
+                Just(Layer::Service),
+                Just(Layer::Proxy),
+                Just(Layer::Undeclared),
+                Just(Layer::Envoy),
+            ],
             callee in prop::option::of("[a-z][a-z0-9-]{0,20}"),
             retry in policy(),
             on_failure in prop::option::of(failure()),
@@ -703,6 +763,7 @@ mod tests {
             Config {
                 listen: SocketAddr::from((Ipv4Addr::LOCALHOST, ports[0])),
                 control_listen: SocketAddr::from((Ipv4Addr::UNSPECIFIED, ports[1])),
+                layer,
                 callee: callee.map(|name| Callee {
                     address: Address { host: name.clone(), port: ports[2].max(1) },
                     name,

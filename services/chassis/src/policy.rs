@@ -14,6 +14,9 @@ pub struct Policy {
     pub attempts: u32,
     /// Which failures are tried again.
     pub retry_on: RetryOn,
+    /// Whether an attempt whose connection or stream failed is tried again like the code it stands for; otherwise answers
+    /// alone are. (Envoy's words `connect-failure` and `reset`.)
+    pub connect_failure: bool,
     /// The wait before a retry; `None` retries at once.
     pub backoff: Option<Backoff>,
     /// Limit of one attempt; when it expires the attempt has failed with `DEADLINE_EXCEEDED`.
@@ -114,6 +117,7 @@ impl Default for Policy {
         Self {
             attempts: 1,
             retry_on: RetryOn::default(),
+            connect_failure: true,
             backoff: None,
             attempt_timeout: None,
             commit: Commit::default(),

@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
 use model::fault::{self, Kind, When};
-use model::{Caller, Code, Fault, Load, PassesOn, Policy, RetryOn, Service, Topology};
+use model::{Caller, Code, Fault, Layer, Load, PassesOn, Policy, RetryOn, Service, Topology};
 use std::collections::BTreeMap;
 
 pub const NOT_FOUND: Code = Code(5);
@@ -57,6 +57,8 @@ pub const DOWN: Fail = Fail {
 /// A chain whose callers make `attempts` each, the client first; the services are s1, s2, … and work.
 pub fn chain(attempts: &[u32]) -> Topology {
     let caller = |(number, attempts): (usize, &u32)| Caller {
+        layer: Layer::Code,
+        answers_only: false,
         name: if number == 0 {
             "client".to_owned()
         } else {
