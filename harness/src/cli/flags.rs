@@ -43,9 +43,9 @@ pub(super) enum TypedCommand {
     Status(StatusFlags),
     /// The built-in scenarios, with a line each
     Scenarios,
-    /// Serve one of the four services (used by run and by containers)
+    /// Serve one of the services (used by run and by containers)
     Service {
-        /// frontend, checkout, pricing or inventory
+        /// frontend, checkout, pricing, inventory or sidecar
         name: String,
         /// End when stdin does
         #[arg(long)]

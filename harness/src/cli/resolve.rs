@@ -15,7 +15,7 @@ use crate::{
     sanitize::{sanitize, sanitize_message},
     scenario::{
         CANCEL_RIGHT, Change, DEADLINE_RIGHT, DEFAULT_MAX_CALLS, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS,
-        MAX_RUNNABLE, Overrides, RATE_RIGHT, Role, SEED_RIGHT, Scenario, checked_item, parse_cancel_after,
+        MAX_RUNNABLE, Overrides, Program, RATE_RIGHT, SEED_RIGHT, Scenario, checked_item, parse_cancel_after,
         parse_deadline, parse_rate, parse_retry_on, parse_seed, suggest::did_you_mean,
     },
     viewer::Viewer,
@@ -300,10 +300,7 @@ fn collector(url: &str) -> Result<String, String> {
 }
 
 fn service(name: String, until_stdin_closes: bool) -> Result<Command, CliError> {
-    let names = Role::ALL.map(Role::name);
-    if name == "sidecar" {
-        return Err(refuse::not_built("service sidecar"));
-    }
+    let names = Program::SERVED.map(Program::name);
     if names.contains(&name.as_str()) {
         return Ok(Command::Service {
             name,

@@ -7,18 +7,19 @@ use crate::{
         text::{self, Style},
     },
     sanitize::sanitize,
-    scenario::Role,
+    scenario::{Program, Role},
 };
 use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path, process::ExitCode};
 
-/// Serves as one of the four.
+/// Serves as one of the four, or between them.
 pub(super) fn service(name: &str) -> ExitCode {
-    match Role::ALL.into_iter().find(|role| role.name() == name) {
-        Some(Role::Frontend) => frontend::main(),
-        Some(Role::Checkout) => checkout::main(),
-        Some(Role::Pricing) => pricing::main(),
-        Some(Role::Inventory) => inventory::main(),
-        None => ExitCode::from(USAGE),
+    match Program::SERVED.into_iter().find(|program| program.name() == name) {
+        Some(Program::Service(Role::Frontend)) => frontend::main(),
+        Some(Program::Service(Role::Checkout)) => checkout::main(),
+        Some(Program::Service(Role::Pricing)) => pricing::main(),
+        Some(Program::Service(Role::Inventory)) => inventory::main(),
+        Some(Program::Sidecar) => sidecar::main(),
+        Some(Program::Envoy) | None => ExitCode::from(USAGE),
     }
 }
 

@@ -37,6 +37,15 @@ pub enum Program {
 }
 
 impl Program {
+    /// Those that `harness service` serves.
+    pub const SERVED: [Self; 5] = [
+        Self::Service(Role::Frontend),
+        Self::Service(Role::Checkout),
+        Self::Service(Role::Pricing),
+        Self::Service(Role::Inventory),
+        Self::Sidecar,
+    ];
+
     /// What `harness service` calls it.
     pub fn name(self) -> &'static str {
         match self {
