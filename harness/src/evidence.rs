@@ -2,9 +2,10 @@
 //! observation that the model judges, and to the rows of the report.
 
 use crate::{
+    chain_line::proxy_name,
     fleet::{Ended, Trouble},
     load::Loaded,
-    report::{self, Arrival, Count, Link, Operations, Receipt, Sample, Service, ServiceKind},
+    report::{self, Arrival, Count, Link, Operations, Receipt, Repeats, Sample, Service, ServiceKind, Times},
     scenario::Scenario,
     tally::Tally,
     viewer::{Viewer, trace_id},
@@ -12,13 +13,14 @@ use crate::{
 use chassis::{
     address::Address,
     code::{self, Code},
+    config::Layer,
     counts::{Counts, Outcome, Refusal},
     fault::Fault,
 };
 use model::verdict::{Disturbance, Late, Observation, Observed, ObservedLink};
 use proto::lab::v1 as lab;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -49,10 +51,26 @@ pub struct Reading {
     pub name: String,
     /// How it misbehaves on command.
     pub fault: Fault,
+    /// What it is to the chain.
+    pub layer: Layer,
+    /// What it counted by its own names, where it is an Envoy.
+    pub envoy: Option<BTreeMap<String, u64>>,
     /// Its last totals; `None` when they could not be read.
     pub totals: Option<lab::Totals>,
     /// Its single arrivals; `None` when they could not be read.
     pub records: Option<Vec<lab::Record>>,
+}
+
+impl Reading {
+    /// Whether it makes spans.
+    fn is_traced(&self) -> bool {
+        self.layer != Layer::Envoy
+    }
+
+    /// What only a ledger of ours knows.
+    fn ledger(&self) -> Option<&lab::Totals> {
+        self.totals.as_ref().filter(|_| self.is_traced())
+    }
 }
 
 impl Evidence {
@@ -90,12 +108,12 @@ impl Evidence {
                 name: reading.name.clone(),
                 received: totals.map(|totals| totals.received),
                 foreign: totals.map_or(0, |totals| totals.foreign),
-                traced: Some(tallied.server),
-                spans_made: totals.map(spans_made),
-                spans_collected: Some(tallied.distinct()),
+                traced: reading.is_traced().then_some(tallied.server),
+                spans_made: totals.map(spans_made).filter(|_| reading.is_traced()),
+                spans_collected: reading.is_traced().then(|| tallied.distinct()),
                 in_flight: totals.map_or(0, |totals| totals.in_flight),
                 unanswered: totals.map_or(0, unanswered),
-                is_traced: true,
+                is_traced: reading.is_traced(),
             });
             links.push(ObservedLink {
                 from: from.to_owned(),
@@ -236,8 +254,9 @@ impl Evidence {
             .zip(&prediction.services)
             .map(|(reading, predicted)| {
                 let totals = reading.totals.as_ref();
+                let ledger = reading.ledger();
                 let ended_as = |outcome: &str| {
-                    totals.map(|totals| {
+                    ledger.map(|totals| {
                         let matching = totals.arrivals.iter().filter(|arrivals| arrivals.outcome == outcome);
                         matching.map(|arrivals| arrivals.count).sum()
                     })
@@ -245,17 +264,20 @@ impl Evidence {
                 let received = totals.map(|totals| totals.received);
                 Service {
                     service: reading.name.clone(),
-                    kind: ServiceKind::Service,
+                    kind: match reading.layer {
+                        Layer::Proxy | Layer::Envoy => ServiceKind::Sidecar,
+                        Layer::Service | Layer::Undeclared => ServiceKind::Service,
+                    },
                     predicted: (&predicted.received).into(),
                     received,
-                    traced: Some(self.tally.server(&reading.name)),
+                    traced: reading.is_traced().then(|| self.tally.server(&reading.name)),
                     amplification: received.and_then(|received| ratio(received, requests)),
-                    work_done: totals.map(|totals| totals.work_done),
-                    late: totals.map(|totals| totals.late),
+                    work_done: ledger.map(|totals| totals.work_done),
+                    late: ledger.map(|totals| totals.late),
                     dropped: ended_as(Outcome::Dropped.name()),
                     expired: ended_as(Outcome::Expired.name()),
                     in_flight: totals.map(|totals| totals.in_flight),
-                    envoy: None,
+                    envoy: reading.envoy.clone(),
                 }
             });
         rows.collect()
@@ -289,10 +311,37 @@ impl Evidence {
                     .map(|link| link.not_retried.clone().into_iter().collect())
                     .unwrap_or_default(),
                 transport_errors: link.as_ref().map(unasked),
-                repeats: None,
+                repeats: link.as_ref().and_then(|link| self.repeats(index, link.sent)),
             }
         });
         rows.collect()
+    }
+
+    /// How often each attempt arrived at a service, where more arrived than its caller sent.
+    fn repeats(&self, index: usize, sent: u64) -> Option<Repeats> {
+        let reading = &self.services[index];
+        let totals = reading.ledger().filter(|totals| totals.received > sent)?;
+        let records = reading.records.as_deref().unwrap_or_default();
+        let mut by_path: HashMap<(u64, &str), u64> = HashMap::new();
+        let mut envoy_attempts = BTreeMap::new();
+        for record in records {
+            *by_path.entry((record.request, &record.path)).or_default() += 1;
+            if record.envoy_attempt > 0 {
+                *envoy_attempts.entry(record.envoy_attempt).or_default() += 1;
+            }
+        }
+        let is_whole = records.len() as u64 == totals.received;
+        let spans = self.tally.services.get(&reading.name).copied().unwrap_or_default();
+        let parents = spans.parents;
+        Some(Repeats {
+            by_path: times(by_path.values().copied()).filter(|_| is_whole),
+            by_parent: (spans.server == totals.received && parents.different > 0).then_some(Times {
+                different: parents.different,
+                least: parents.least,
+                most: parents.most,
+            }),
+            envoy_attempts,
+        })
     }
 
     /// Single requests with their arrivals, and how much of the run they are.
@@ -426,6 +475,15 @@ fn rank(disturbance: &Disturbance) -> u8 {
     }
 }
 
+/// How often each of several things came; `None` where nothing did.
+fn times(counts: impl Iterator<Item = u64> + Clone) -> Option<Times> {
+    Some(Times {
+        different: counts.clone().count() as u64,
+        least: counts.clone().min()?,
+        most: counts.max()?,
+    })
+}
+
 fn ratio(numerator: u64, denominator: u64) -> Option<f64> {
     (denominator > 0).then(|| numerator as f64 / denominator as f64)
 }
@@ -449,12 +507,14 @@ fn arrival(service: &str, record: &lab::Record, first_us: u64) -> Arrival {
     }
 }
 
-/// The attempts of every layer, the client's first.
-fn attempts(scenario: &Scenario) -> impl Iterator<Item = (&str, u32)> {
-    scenario
-        .chain
-        .callers()
-        .map(|(name, caller)| (name, caller.retry.attempts))
+/// The attempts of every layer that is declared, the client's first.
+fn attempts(scenario: &Scenario) -> impl Iterator<Item = (String, u32)> {
+    scenario.chain.callers().flat_map(|(name, caller)| {
+        [
+            (name.to_owned(), caller.retry.attempts),
+            (proxy_name(name), caller.proxy.attempts),
+        ]
+    })
 }
 
 /// The only layer with more than one attempt; `none` when several have, or no layer has.
@@ -463,7 +523,7 @@ fn owner(scenario: &Scenario) -> String {
         .filter(|(_, attempts)| *attempts > 1)
         .map(|(name, _)| name);
     match (retrying.next(), retrying.next()) {
-        (Some(owner), None) => owner.to_owned(),
+        (Some(owner), None) => owner,
         _ => "none".to_owned(),
     }
 }

@@ -3,8 +3,11 @@
 
 use crate::{
     attach::{Attach, Named},
+    envoy::{Envoy, EnvoyError},
+    lab::Lab,
     scenario::Program,
     standing::Standing,
+    witness::Witness,
 };
 use chassis::{
     address::Address,
@@ -48,6 +51,8 @@ pub struct Member {
     pub pid: u32,
     /// What it is to the chain.
     pub layer: Layer,
+    /// Set where it is an Envoy.
+    pub envoy: Option<Envoy>,
     /// `None` for a process of somebody else.
     own: Option<Own>,
 }
@@ -56,8 +61,9 @@ pub struct Member {
 #[derive(Debug)]
 struct Own {
     child: Child,
-    /// Its standard input, which it lives as long as, and its output, so that it never writes into nothing.
-    _lifelines: (ChildStdin, ChildStdout),
+    /// Its standard input, which it lives as long as, and its output, so that it never writes into nothing. An Envoy has none:
+    /// the system ends it.
+    _lifelines: Option<(ChildStdin, ChildStdout)>,
     exited: Option<ExitStatus>,
 }
 
@@ -83,6 +89,9 @@ pub enum FleetError {
         /// Why.
         source: std::io::Error,
     },
+    /// An Envoy could not be started.
+    #[error(transparent)]
+    Envoy(#[from] EnvoyError),
     /// The child ended or said something else before it said where it listens.
     #[error("{service} did not start: {what}")]
     Silent {
@@ -149,6 +158,7 @@ impl Fleet {
             control: service.lab.address().clone(),
             pid: service.described.pid,
             layer: service.described.config.layer,
+            envoy: None,
             own: None,
         });
         Self {
@@ -193,6 +203,9 @@ impl Fleet {
 
 impl Member {
     async fn spawn(program: &Path, start: &Start, token: Option<&str>) -> Result<Self, FleetError> {
+        if start.program == Program::Envoy {
+            return Self::spawn_envoy(program, &start.config).await;
+        }
         let service = start.config.service.clone();
         let mut command = Command::new(program);
         command.args(["service", start.program.name(), UNTIL_STDIN_CLOSES]);
@@ -244,12 +257,40 @@ impl Member {
             control: announced.control.into(),
             pid,
             layer: start.config.layer,
+            envoy: None,
             own: Some(Own {
                 child,
-                _lifelines: lifelines,
+                _lifelines: Some(lifelines),
                 exited: None,
             }),
         })
+    }
+
+    async fn spawn_envoy(program: &Path, config: &Config) -> Result<Self, FleetError> {
+        let (envoy, child) = Envoy::spawn(program, config).await?;
+        let pid = child.id().unwrap_or(0);
+        Ok(Self {
+            name: config.service.clone(),
+            address: envoy.address.clone(),
+            control: envoy.admin.into(),
+            pid,
+            layer: config.layer,
+            envoy: Some(envoy),
+            own: Some(Own {
+                child,
+                _lifelines: None,
+                exited: None,
+            }),
+        })
+    }
+
+    /// Who is asked what passed; `None` for a layer that nobody declared.
+    pub fn witness(&self) -> Option<Witness> {
+        match (&self.envoy, self.layer) {
+            (_, Layer::Undeclared) => None,
+            (Some(envoy), _) => Some(Witness::Envoy(Box::new(envoy.clone()))),
+            (None, _) => Some(Lab::of(self).into()),
+        }
     }
 
     /// Whether its process is ours.

@@ -9,6 +9,7 @@
 //!                            |  standing.rs   a chain that runs already: found (attach.rs), put in order, switched, followed
 //!                            |  load.rs       the requests
 //!                            |  lab.rs        questions to the control ports
+//!                            |  witness.rs    who is asked what passed: a lab, or an Envoy
 //!                            |  observer.rs   what goes on meanwhile
 //!                            |  collector.rs  the spans, counted by tally.rs, passed on by forward.rs
 //!                            |  plan.rs       configurations -> the model's topology
@@ -49,3 +50,4 @@ pub mod standing;
 pub mod status;
 pub mod tally;
 pub mod viewer;
+pub mod witness;

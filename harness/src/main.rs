@@ -1,6 +1,6 @@
 //! The program: flags to a command, the command to an exit code.
 
-use harness::{cli, commands, render};
+use harness::{cli, commands, envoy, render};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -16,6 +16,9 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
+    if let Some(ended) = envoy::run_tied(std::env::args_os()) {
+        return ended;
+    }
     match cli::parse(std::env::args_os()) {
         Ok(command) => commands::obey(command),
         Err(said) => {

@@ -6,10 +6,10 @@ use crate::{
     collector::Collector,
     evidence::{self, Evidence, Reading},
     fleet::Fleet,
-    lab::Lab,
     load::{self, Loaded},
     scenario::{Load, Role},
     tally::Tally,
+    witness::Witness,
 };
 use chassis::{
     call::monotonic_us, config::Config, counts::Counts, outbound::OutboundError, stalls::Stalls, telemetry::Telemetry,
@@ -129,27 +129,27 @@ impl Observer {
     }
 
     /// Asks every service that is not in trouble; `None` for the others.
-    async fn ask<T>(&self, labs: &[Lab], question: impl AsyncFn(&Lab) -> T) -> Vec<Option<T>> {
+    async fn ask<T>(&self, witnesses: &[Witness], question: impl AsyncFn(&Witness) -> T) -> Vec<Option<T>> {
         let question = &question;
-        let asked = labs.iter().map(async |lab| {
-            if self.is_troubled(lab.service()) {
+        let asked = witnesses.iter().map(async |witness| {
+            if self.is_troubled(witness.name()) {
                 None
             } else {
-                Some(question(lab).await)
+                Some(question(witness).await)
             }
         });
         join_all(asked).await
     }
 
     /// Reads until nothing is in flight, everything sent was received and nothing changes any more.
-    pub async fn settle(&mut self, fleet: &mut Fleet, labs: &[Lab], client: &Counts, prediction: &Prediction) {
-        self.totals = labs.iter().map(|_| None).collect();
+    pub async fn settle(&mut self, fleet: &mut Fleet, witnesses: &[Witness], client: &Counts, prediction: &Prediction) {
+        self.totals = witnesses.iter().map(|_| None).collect();
         let began = Instant::now();
         let mut last_change = began;
         let mut pause = PAUSE.0;
         loop {
             self.look_after(fleet);
-            let (changed, silent) = self.read(labs).await;
+            let (changed, silent) = self.read(witnesses).await;
             let is_late = began.elapsed() > SETTLE;
             if self.are_silent(fleet, &silent).await && !is_late {
                 // A busy machine may take longer than one answer may; it is asked again.
@@ -161,7 +161,7 @@ impl Observer {
             }
             let is_idle = self.totals.iter().flatten().all(|totals| totals.in_flight == 0);
             let is_still = is_idle && last_change.elapsed() > UNCHANGED;
-            let is_quiet = !changed && self.is_quiet(labs, client, prediction);
+            let is_quiet = !changed && self.is_quiet(witnesses, client, prediction);
             if is_quiet || is_still || began.elapsed() > SETTLE || (!changed && !self.troubled.is_empty()) {
                 return;
             }
@@ -195,11 +195,11 @@ impl Observer {
     }
 
     /// Reads every total once; answers whether one changed, and who did not answer. A total that goes back is noted.
-    async fn read(&mut self, labs: &[Lab]) -> (bool, Vec<String>) {
-        let readings = self.ask(labs, Lab::totals).await;
+    async fn read(&mut self, witnesses: &[Witness]) -> (bool, Vec<String>) {
+        let readings = self.ask(witnesses, Witness::totals).await;
         let (mut changed, mut silent, mut stalls) = (false, Vec::new(), Vec::new());
-        for ((lab, before), reading) in labs.iter().zip(&mut self.totals).zip(readings) {
-            let service = || lab.service().to_owned();
+        for ((witness, before), reading) in witnesses.iter().zip(&mut self.totals).zip(readings) {
+            let service = || witness.name().to_owned();
             match reading {
                 None => {}
                 Some(Err(error)) if error.is_forgotten() => {
@@ -212,7 +212,7 @@ impl Observer {
                 Some(Err(_)) => silent.push(service()),
                 Some(Ok(mut now)) => {
                     // A busy machine is nothing that is counted.
-                    stalls.push((lab.service(), std::mem::take(&mut now.stalls)));
+                    stalls.push((witness.name(), std::mem::take(&mut now.stalls)));
                     if let Some((from, to)) = before.as_ref().and_then(|before| went_back(before, &now)) {
                         self.disturbances.push(Disturbance::TotalsWentBack {
                             service: service(),
@@ -232,7 +232,7 @@ impl Observer {
     }
 
     /// Whether nothing is in flight, neither in a service nor on a link.
-    fn is_quiet(&self, labs: &[Lab], client: &Counts, prediction: &Prediction) -> bool {
+    fn is_quiet(&self, witnesses: &[Witness], client: &Counts, prediction: &Prediction) -> bool {
         let sent = |index: usize, to: &str| match index.checked_sub(1) {
             None => client.totals().links.get(to).map_or(0, |link| link.sent),
             Some(above) => {
@@ -241,8 +241,8 @@ impl Observer {
                 link.map_or(0, |link| link.sent)
             }
         };
-        let services = labs.iter().zip(&self.totals).zip(&prediction.links).enumerate();
-        services.into_iter().all(|(index, ((lab, totals), link))| {
+        let services = witnesses.iter().zip(&self.totals).zip(&prediction.links).enumerate();
+        services.into_iter().all(|(index, ((witness, totals), link))| {
             let Some(totals) = totals else { return true };
             // What is known to get lost is not waited for.
             let lost = if link.lost.min == link.lost.max {
@@ -251,21 +251,21 @@ impl Observer {
                 Count::ZERO
             };
             let accounted = Count::from(totals.received) + lost;
-            totals.in_flight == 0 && accounted >= sent(index, lab.service()).into()
+            totals.in_flight == 0 && accounted >= sent(index, witness.name()).into()
         })
     }
 
     /// Makes every process export its spans.
-    pub async fn flush(&mut self, labs: &[Lab], client: &Telemetry) {
-        let (services, own) = tokio::join!(self.ask(labs, Lab::flush), client.flush(""));
-        for (lab, flushed) in labs.iter().zip(services) {
+    pub async fn flush(&mut self, witnesses: &[Witness], client: &Telemetry) {
+        let (services, own) = tokio::join!(self.ask(witnesses, Witness::flush), client.flush(""));
+        for (witness, flushed) in witnesses.iter().zip(services) {
             let error = match flushed {
                 None | Some(Ok(Ok(()))) => continue,
                 Some(Ok(Err(error))) => error,
                 Some(Err(error)) => error.to_string(),
             };
             self.disturbances.push(Disturbance::FlushFailed {
-                service: lab.service().to_owned(),
+                service: witness.name().to_owned(),
                 error,
             });
         }
@@ -278,23 +278,26 @@ impl Observer {
     }
 
     /// Waits until the collector has what every process says it made. Whether they came or not is seen in the tally.
-    pub async fn await_spans(&self, labs: &[Lab], collector: &Collector, client: &Counts) {
-        let services = labs.iter().zip(&self.totals);
+    pub async fn await_spans(&self, witnesses: &[Witness], collector: &Collector, client: &Counts) {
+        let services = witnesses.iter().zip(&self.totals);
         let mut wanted: Vec<_> = services
-            .filter_map(|(lab, totals)| Some((lab.service().to_owned(), evidence::spans_made(totals.as_ref()?))))
+            .filter_map(|(witness, totals)| Some((witness.name().to_owned(), evidence::spans_made(totals.as_ref()?))))
             .collect();
         wanted.push((CLIENT.to_owned(), client.totals().spans.all()));
         collector.wait_for(&wanted, SPANS).await;
     }
 
     /// Everything read of the services, the single arrivals included.
-    pub async fn readings(&mut self, labs: &[Lab], described: &[Config]) -> Vec<Reading> {
-        let records = self.ask(labs, Lab::records).await;
+    pub async fn readings(&mut self, witnesses: &[Witness], described: &[Config]) -> Vec<Reading> {
+        let records = self.ask(witnesses, Witness::records).await;
+        let statistics = self.ask(witnesses, Witness::statistics).await;
         let totals = std::mem::take(&mut self.totals);
-        let services = labs.iter().zip(totals).zip(records).zip(described);
-        let readings = services.map(|(((lab, totals), records), config)| Reading {
-            name: lab.service().to_owned(),
+        let services = witnesses.iter().zip(totals).zip(records).zip(statistics).zip(described);
+        let readings = services.map(|((((witness, totals), records), statistics), config)| Reading {
+            name: witness.name().to_owned(),
             fault: config.fault,
+            layer: config.layer,
+            envoy: statistics.flatten(),
             totals,
             records: records.and_then(Result::ok),
         });
@@ -302,11 +305,11 @@ impl Observer {
     }
 
     /// Notes arrivals of others that a fault counted together with ours: what `scope=process` does then depends on who came first.
-    pub async fn note_shared_faults(&mut self, labs: &[Lab], readings: &[Reading], before: &[u64]) {
+    pub async fn note_shared_faults(&mut self, witnesses: &[Witness], readings: &[Reading], before: &[u64]) {
         if before.is_empty() {
             return;
         }
-        let described = self.ask(labs, Lab::describe).await;
+        let described = self.ask(witnesses, Witness::describe).await;
         for ((reading, before), described) in readings.iter().zip(before).zip(described) {
             let counts_all = reading.fault.is_shared();
             let (Some(totals), Some(Ok(now))) = (&reading.totals, described) else {

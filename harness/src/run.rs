@@ -6,7 +6,7 @@ use crate::{
     collector::{Collected, Collector, CollectorError},
     evidence::Process,
     expect::Expectation,
-    fleet::{Ended, Fleet, FleetError},
+    fleet::{Ended, Fleet, FleetError, Member},
     forward::{Forward, Forwarded},
     judge::{self, Measured, Phases},
     lab::{Described, Lab, LabError},
@@ -17,9 +17,10 @@ use crate::{
     standing::{self, Settings, Standing, StandingError},
     tally,
     viewer::Viewer,
+    witness::{Witness, WitnessError},
 };
 use chassis::{
-    config::{Callee, Config, DEFAULT_SPAN_QUEUE},
+    config::{Callee, Config, DEFAULT_SPAN_QUEUE, Layer},
     counts::Counts,
     export::Export,
     outbound::OutboundError,
@@ -106,6 +107,9 @@ pub enum RunError {
     /// A service does not say what it is, or does not do what it is told.
     #[error(transparent)]
     Lab(#[from] LabError),
+    /// Nor does what stands between.
+    #[error(transparent)]
+    Witness(#[from] WitnessError),
     /// The services that run already cannot be switched.
     #[error(transparent)]
     Standing(#[from] StandingError),
@@ -266,12 +270,14 @@ async fn measure(
     call(options.hooks.loaded, &mut up.fleet).await;
     phases.loaded(loaded.took);
 
-    let labs = up.labs();
-    observer.settle(&mut up.fleet, &labs, &up.counts, &prediction).await;
-    observer.flush(&labs, &up.telemetry).await;
-    observer.await_spans(&labs, &up.collector, &up.counts).await;
-    let services = observer.readings(&labs, &described).await;
-    observer.note_shared_faults(&labs, &services, &up.seen).await;
+    let witnesses = up.witnesses();
+    observer
+        .settle(&mut up.fleet, &witnesses, &up.counts, &prediction)
+        .await;
+    observer.flush(&witnesses, &up.telemetry).await;
+    observer.await_spans(&witnesses, &up.collector, &up.counts).await;
+    let services = observer.readings(&witnesses, &described).await;
+    observer.note_shared_faults(&witnesses, &services, &up.seen).await;
     phases.settled();
 
     let (members, generation) = (up.processes(), up.generation);
@@ -454,17 +460,17 @@ impl Up {
         })
     }
 
-    fn labs(&self) -> Vec<Lab> {
+    fn witnesses(&self) -> Vec<Witness> {
         if self.followed.is_empty() {
-            self.fleet.members.iter().map(Lab::of).collect()
+            self.fleet.members.iter().filter_map(Member::witness).collect()
         } else {
-            self.followed.clone()
+            self.followed.iter().cloned().map(Witness::from).collect()
         }
     }
 
     /// What the services say of themselves: the prediction is made from this, not from what they were told.
     async fn describe(&mut self) -> Result<Vec<Config>, RunError> {
-        let described = described(&self.labs()).await?;
+        let described = described(&self.witnesses()).await?;
         if let Some(planned) = self.generation {
             // Somebody has switched since the plan was made: these are no longer the settings it is about.
             if described.iter().any(|described| described.generation != planned) {
@@ -497,8 +503,11 @@ impl Up {
     }
 }
 
-async fn described(labs: &[Lab]) -> Result<Vec<Described>, LabError> {
-    join_all(labs.iter().map(Lab::describe)).await.into_iter().collect()
+async fn described(witnesses: &[Witness]) -> Result<Vec<Described>, WitnessError> {
+    join_all(witnesses.iter().map(Witness::describe))
+        .await
+        .into_iter()
+        .collect()
 }
 
 /// Marks the spans of one run.
@@ -515,10 +524,12 @@ fn client(
 ) -> Result<(Config, Telemetry), TelemetryError> {
     debug_assert_eq!(client.service, CLIENT);
     let top = &fleet.members[0];
+    // Through a layer that nobody declared it believes to call the one behind it.
+    let named = fleet.members.iter().find(|member| member.layer != Layer::Undeclared);
     nonce.clone_into(&mut client.run);
     client.otlp = Export::To(format!("http://{spans_to}"));
     client.callee = Some(Callee {
-        name: top.name.clone(),
+        name: named.unwrap_or(top).name.clone(),
         address: top.address.clone(),
     });
     let telemetry = Telemetry::start(&client)?;

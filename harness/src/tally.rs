@@ -82,6 +82,31 @@ pub struct ServiceTally {
     pub conflicts: u64,
     /// Distinct spans whose parent is not among the collected spans of the same trace: where the evidence has a hole.
     pub orphans: u64,
+    /// How often a span is the parent of SERVER spans here.
+    pub parents: Parents,
+}
+
+/// How often single attempts arrived, by the spans: SERVER spans under the same parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Parents {
+    /// Different parents; spans without one count for none.
+    pub different: u64,
+    /// SERVER spans under the one that has fewest.
+    pub least: u64,
+    /// SERVER spans under the one that has most.
+    pub most: u64,
+}
+
+impl Parents {
+    fn add(&mut self, spans: u64) {
+        self.least = if self.different == 0 {
+            spans
+        } else {
+            self.least.min(spans)
+        };
+        self.most = self.most.max(spans);
+        self.different += 1;
+    }
 }
 
 impl ServiceTally {
@@ -355,12 +380,16 @@ impl Intake {
             .collect();
         let mut clock_went_back = 0;
         let mut arrivals: HashMap<(u32, u16), u32> = HashMap::new();
+        let mut attempts: Vec<(u16, u32, u64)> = Vec::new();
         for record in &self.spans {
             let service = &mut services[usize::from(record.service)];
             match record.kind {
                 Kind::Server => {
                     service.server += 1;
                     *arrivals.entry((record.trace, record.service)).or_default() += 1;
+                    if record.parent != 0 {
+                        attempts.push((record.service, record.trace, record.parent));
+                    }
                 }
                 Kind::Client => service.client += 1,
                 Kind::Internal => service.internal += 1,
@@ -368,6 +397,10 @@ impl Intake {
             }
             service.orphans += u64::from(self.is_orphan(record));
             clock_went_back += u64::from(record.clock_went_back);
+        }
+        attempts.sort_unstable();
+        for same in attempts.chunk_by(|one, other| one == other) {
+            services[usize::from(same[0].0)].parents.add(same.len() as u64);
         }
         Tally {
             foreign: self.foreign,
