@@ -278,7 +278,7 @@ fn channel(address: &Address) -> Channel {
 
 /// What happens between the services and the collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tamper {
+pub enum Tamper {
     /// One SERVER span of inventory never comes.
     DropOne,
     /// Every batch comes twice.
@@ -286,7 +286,7 @@ enum Tamper {
 }
 
 /// A relay that passes batches on, tampering; on a thread and a runtime of its own.
-fn relay(tamper: Tamper) -> Box<dyn FnOnce(SocketAddr) -> SocketAddr> {
+pub fn relay(tamper: Tamper) -> Box<dyn FnOnce(SocketAddr) -> SocketAddr> {
     Box::new(move |collector| {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");

@@ -12,6 +12,7 @@ mod cases;
 mod chance;
 mod compose;
 mod damage;
+mod envoy;
 mod foreign;
 mod formats;
 mod hands_on;
@@ -19,6 +20,7 @@ mod kills;
 mod live;
 mod policies;
 mod property;
+mod proxies;
 mod readme;
 mod support;
 mod telemetry;
@@ -30,7 +32,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 16] = [
+    let groups: [Vec<Trial>; 18] = [
         // First: it wants the usual ports, and every connection that the others close keeps a port of its own for a minute.
         readme::tests(),
         walls::tests(),
@@ -46,6 +48,8 @@ fn main() -> ExitCode {
         hands_on::tests(),
         policies::tests(),
         property::tests(),
+        proxies::tests(),
+        envoy::tests(),
         amplification::tests(),
         compose::tests(),
     ];
