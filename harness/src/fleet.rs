@@ -3,7 +3,7 @@
 
 use crate::{
     attach::{Attach, Named},
-    envoy::{Envoy, EnvoyError},
+    envoy::{self, Envoy, EnvoyError},
     lab::Lab,
     scenario::Program,
     standing::Standing,
@@ -267,7 +267,7 @@ impl Member {
     }
 
     async fn spawn_envoy(program: &Path, config: &Config) -> Result<Self, FleetError> {
-        let (envoy, child) = Envoy::spawn(program, config).await?;
+        let (envoy, child) = Envoy::spawn(program, envoy::find()?, config).await?;
         let pid = child.id().unwrap_or(0);
         Ok(Self {
             name: config.service.clone(),

@@ -1,7 +1,16 @@
 //! Real Envoys on the links: the same counts as our own proxies for whatever both can show, their statistics beside the ledger,
 //! and what their own limit of three retries at once does under load.
 
-use crate::support::{Ran, check, command, repository, test_with};
+use crate::support::{Ran, block_on, check, command, harness, repository, run, test_with};
+use chassis::{
+    config::{Callee, Config},
+    policy::Policy,
+};
+use harness::{
+    envoy::Envoy,
+    fleet::{Fleet, Start},
+    scenario::{Program, Role},
+};
 use libtest_mimic::{Failed, Trial};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 use std::path::{Path, PathBuf};
@@ -13,13 +22,17 @@ const CASES: usize = 80;
 type Body = fn(&Path) -> Result<(), Failed>;
 
 pub fn tests() -> Vec<Trial> {
-    let tests: [(&str, Body); 6] = [
+    let tests: [(&str, Body); 7] = [
         ("three_hops_give_27_and_their_statistics_say_the_same", three_hops),
         ("three_hops_give_27_for_every_request_under_load", under_load),
         ("random_cases_come_out_as_with_our_own_proxies", random_cases),
         ("their_own_limit_refuses_retries_under_load_and_is_named", own_limit),
         ("code_and_envoys_multiply_to_729", code_and_proxies),
         ("none_outlives_the_harness", none_outlives),
+        (
+            "one_that_nobody_declared_is_convicted_and_called_by_its_name",
+            undeclared,
+        ),
     ];
     let part = || {
         let installed = repository().join("target/foreign/bin/envoy");
@@ -316,6 +329,57 @@ fn none_outlives(envoy: &Path) -> Result<(), Failed> {
         std::thread::yield_now();
     }
     Ok(())
+}
+
+fn undeclared(envoy: &Path) -> Result<(), Failed> {
+    block_on(async {
+        let start = |role: Role, callee: Option<Callee>| Start {
+            program: Program::Service(role),
+            config: Config {
+                callee,
+                ..Config::named(role.name())
+            },
+        };
+        let inventory = Fleet::spawn(&harness(), vec![start(Role::Inventory, None)], None).await?;
+        let forgotten = Config {
+            callee: Some(Callee {
+                name: "inventory".to_owned(),
+                address: inventory.members[0].address.clone(),
+            }),
+            retry: harness::envoy::policy(&Policy {
+                attempts: 4,
+                ..Policy::default()
+            }),
+            ..Config::named("forgotten")
+        };
+        let (between, _child) = Envoy::spawn(&harness(), envoy.to_owned(), &forgotten).await?;
+        let callee = Callee {
+            name: "inventory".to_owned(),
+            address: between.address.clone(),
+        };
+        let pricing = Fleet::spawn(&harness(), vec![start(Role::Pricing, Some(callee))], None).await?;
+        let control = |fleet: &Fleet| fleet.members[0].control.to_string();
+        let attach = format!("pricing={},inventory={}", control(&pricing), control(&inventory));
+        let arguments = ["run", "--attach", &attach, "--attempts", "3", "--fault", "fail"];
+        let ran = tokio::task::spawn_blocking({
+            let arguments = arguments.map(str::to_owned);
+            move || run(&arguments)
+        });
+        let ran = ran.await?;
+        check(ran.exit == 1, || {
+            format!("exit {}: {}{}", ran.exit, ran.stdout, ran.stderr)
+        })?;
+        for said in [
+            "12 calls arrived at inventory. 3 were predicted.",
+            "Something between pricing and inventory makes 4 calls out of 1",
+            "x-envoy-attempt-count ran 1 2 3 4: the layer is an Envoy",
+        ] {
+            check(ran.stdout.contains(said), || format!("{said}:\n{}", ran.stdout))?;
+        }
+        pricing.stop().await;
+        inventory.stop().await;
+        Ok(())
+    })
 }
 
 /// The program itself, where `envoy` is the script of the Python package that starts it.

@@ -150,8 +150,8 @@ struct SocketAddress {
 }
 
 impl Envoy {
-    /// Starts one in the place of the proxy that `config` describes; `this` is this program.
-    pub async fn spawn(this: &Path, config: &Config) -> Result<(Self, Child), EnvoyError> {
+    /// Starts `program` in the place of the proxy that `config` describes; `this` is this program.
+    pub async fn spawn(this: &Path, program: PathBuf, config: &Config) -> Result<(Self, Child), EnvoyError> {
         let name = config.service.clone();
         let silent = |what: &str| EnvoyError::Silent {
             name: name.clone(),
@@ -159,7 +159,6 @@ impl Envoy {
         };
         let callee = config.callee.as_ref().ok_or_else(|| silent("it has nobody to call"))?;
         let written = self::config(&config.retry, callee).to_string();
-        let program = find()?;
         let mut command = Command::new(this);
         command.arg(SPAWNED).arg(std::process::id().to_string()).arg(&program);
         command.args(["--concurrency", "1", "--disable-hot-restart", "-l", "error"]);
