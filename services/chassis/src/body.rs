@@ -1,4 +1,5 @@
-//! Three bodies: one that can be sent again, one of which a first message is held back, one that says how it ended.
+//! The bodies: one that can be sent again, one of which a first message is held back, one that notes that it was read, one that
+//! says how it ended.
 
 use crate::code::Code;
 use bytes::Bytes;
@@ -9,8 +10,11 @@ use std::{
     collections::VecDeque,
     future::Future as _,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll, ready},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker, ready},
 };
 use tokio::sync::watch;
 use tonic::{Status, body::Body};
@@ -30,9 +34,35 @@ pub struct Recording {
 struct Recorded {
     source: Body,
     chunks: Vec<Bytes>,
-    bytes: usize,
+    first: FirstMessage,
     ended: bool,
-    overflowed: bool,
+    /// More came than is kept: it is too long, or a stream. It flows through in constant memory.
+    flows: bool,
+}
+
+impl Recorded {
+    /// Reads on. A frame that was kept stands in `chunks`.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Some(frame) = ready!(Pin::new(&mut self.source).poll_frame(context)?) else {
+            self.ended = true;
+            return Poll::Ready(None);
+        };
+        self.ended = self.source.is_end_stream();
+        match frame.data_ref() {
+            Some(chunk) => {
+                self.first.read(chunk);
+                self.flows |= self.first.bytes > REPLAY_LIMIT || self.first.is_passed();
+                if self.flows {
+                    self.chunks = Vec::new();
+                } else {
+                    self.chunks.push(chunk.clone());
+                }
+            }
+            // Trailers are not kept.
+            None => self.flows = true,
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
 }
 
 impl Recording {
@@ -42,9 +72,9 @@ impl Recording {
         let recorded = Recorded {
             source,
             chunks: Vec::new(),
-            bytes: 0,
+            first: FirstMessage::default(),
             ended,
-            overflowed: false,
+            flows: false,
         };
         Self {
             shared: Arc::new(Mutex::new(recorded)),
@@ -60,9 +90,20 @@ impl Recording {
         })
     }
 
-    /// Whether another attempt could send the whole body.
+    /// Whether another attempt could send the whole body, asked when no attempt reads it any more. A stream is never sent
+    /// again: a body of two messages, or one of which something was sent while its end is not there yet.
     pub fn is_replayable(&self) -> bool {
-        !self.lock().overflowed
+        let mut recorded = self.lock();
+        while recorded.first.bytes > 0 && !recorded.ended && !recorded.flows {
+            match recorded.poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Some(Err(_))) | Poll::Pending => return false,
+                Poll::Ready(_) => {}
+            }
+        }
+        if recorded.ended {
+            self.complete.send_replace(true);
+        }
+        !recorded.flows
     }
 
     /// Whether an attempt has read the whole body.
@@ -79,6 +120,33 @@ impl Recording {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Recorded> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How far a body has come, and where its first message ends.
+#[derive(Debug, Default)]
+struct FirstMessage {
+    bytes: usize,
+    prefix: [u8; PREFIX],
+}
+
+impl FirstMessage {
+    fn read(&mut self, chunk: &[u8]) {
+        let missing = self.prefix.iter_mut().skip(self.bytes);
+        missing.zip(chunk).for_each(|(byte, read)| *byte = *read);
+        self.bytes += chunk.len();
+    }
+
+    /// Where it ends; `None` while its prefix is not whole.
+    fn end(&self) -> Option<usize> {
+        let [_flag, length @ ..] = self.prefix;
+        let length = usize::try_from(u32::from_be_bytes(length)).ok()?;
+        length.checked_add(PREFIX).filter(|_| self.bytes >= PREFIX)
+    }
+
+    /// Whether more has come than it.
+    fn is_passed(&self) -> bool {
+        self.end().is_some_and(|end| self.bytes > end)
     }
 }
 
@@ -114,28 +182,13 @@ impl http_body::Body for Replay {
         if recorded.ended {
             return Poll::Ready(None);
         }
-        let Some(frame) = ready!(Pin::new(&mut recorded.source).poll_frame(context)?) else {
-            recorded.ended = true;
-            recording.complete.send_replace(true);
-            return Poll::Ready(None);
-        };
-        if let Some(chunk) = frame.data_ref() {
-            recorded.bytes += chunk.len();
-            if recorded.bytes > REPLAY_LIMIT {
-                recorded.overflowed = true;
-                recorded.chunks.clear();
-                self.next = 0;
-            } else {
-                let chunk = chunk.clone();
-                recorded.chunks.push(chunk);
-                self.next += 1;
-            }
-        }
-        if recorded.source.is_end_stream() {
-            recorded.ended = true;
+        let frame = ready!(recorded.poll(context)?);
+        // Nothing stays once it flows.
+        self.next = recorded.chunks.len();
+        if recorded.ended {
             recording.complete.send_replace(true);
         }
-        Poll::Ready(Some(Ok(frame)))
+        Poll::Ready(frame.map(Ok))
     }
 }
 
@@ -153,12 +206,11 @@ pub enum Held {
 /// Bytes before each message: one flag, four of its length (gRPC over HTTP/2).
 const PREFIX: usize = 5;
 
-/// Holds back one message of an answer, up to [`REPLAY_LIMIT`] bytes, to see what comes behind it. A message that comes while
-/// `request` is still being sent is part of a conversation and is not held: the other side may wait for an answer to it.
-pub async fn hold(mut body: Body, request: &Recording) -> Held {
+/// Holds back one message of an answer, up to [`REPLAY_LIMIT`] bytes, to see what comes behind it. A message that comes before
+/// the whole request was sent is part of a conversation and is not held: the other side may wait for an answer to it.
+pub async fn hold(mut body: Body, is_request_sent: impl Fn() -> bool) -> Held {
     let mut frames = VecDeque::new();
-    let mut prefix = Vec::with_capacity(PREFIX);
-    let mut bytes = 0;
+    let mut first = FirstMessage::default();
     loop {
         let frame = match body.frame().await {
             Some(Ok(frame)) => frame,
@@ -174,24 +226,48 @@ pub async fn hold(mut body: Body, request: &Recording) -> Held {
         if chunk.is_empty() {
             continue;
         }
-        let missing = PREFIX - prefix.len();
-        prefix.extend(chunk.iter().take(missing));
-        bytes += chunk.len();
+        first.read(chunk);
         frames.push_back(frame);
-        let end = message_end(&prefix);
-        let is_more = end.is_some_and(|end| bytes > end || end > PREFIX + REPLAY_LIMIT);
-        let is_conversation = end == Some(bytes) && !request.is_complete();
+        let end = first.end();
+        let is_more = first.is_passed() || end.is_some_and(|end| end > PREFIX + REPLAY_LIMIT);
+        let is_conversation = end == Some(first.bytes) && !is_request_sent();
         if is_more || is_conversation {
             return Held::Begun(released(frames, body));
         }
     }
 }
 
-/// Where the first message ends; `None` while its prefix is not whole.
-fn message_end(prefix: &[u8]) -> Option<usize> {
-    let [_flag, length @ ..] = prefix else { return None };
-    let length = u32::from_be_bytes(length.try_into().ok()?);
-    usize::try_from(length).ok()?.checked_add(PREFIX)
+/// A body, and whether it has been read to its end.
+pub fn noticed(inner: Body) -> (Body, impl Fn() -> bool + Send + Sync) {
+    let ended = Arc::new(AtomicBool::new(inner.is_end_stream()));
+    let noticed = Noticed {
+        inner,
+        ended: Arc::clone(&ended),
+    };
+    (Body::new(noticed), move || ended.load(Ordering::Relaxed))
+}
+
+/// A body that notes its end.
+struct Noticed {
+    inner: Body,
+    ended: Arc<AtomicBool>,
+}
+
+impl http_body::Body for Noticed {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
+        if frame.is_none() || self.inner.is_end_stream() {
+            self.ended.store(true, Ordering::Relaxed);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
 }
 
 fn released(frames: VecDeque<Frame<Bytes>>, rest: Body) -> Body {
@@ -327,8 +403,7 @@ mod tests {
 
     /// Holds an answer of these pieces back; what came of it, and the bytes that flow on.
     async fn held(frames: Vec<Frame<Bytes>>) -> (Held, Bytes) {
-        let request = Recording::new(Body::empty());
-        match hold(body(frames), &request).await {
+        match hold(body(frames), || true).await {
             Held::Ended(trailers, body) => {
                 let bytes = body.collect().await.unwrap();
                 assert_eq!(bytes.trailers().cloned().unwrap_or_default(), trailers);
@@ -381,11 +456,10 @@ mod tests {
     #[tokio::test]
     async fn a_message_of_more_than_64_kib_commits_at_its_prefix() {
         let long = message(REPLAY_LIMIT + 1);
-        let request = Recording::new(Body::empty());
         let never = tokio_stream::pending::<Result<Frame<Bytes>, Status>>();
         let begins = tokio_stream::iter([Ok(Frame::data(long.slice(..PREFIX)))]);
         let endless = Body::new(StreamBody::new(tokio_stream::StreamExt::chain(begins, never)));
-        assert!(matches!(hold(endless, &request).await, Held::Begun(_)));
+        assert!(matches!(hold(endless, || true).await, Held::Begun(_)));
         let (_, flowed) = held(vec![Frame::data(long.clone()), trailers("14")]).await;
         assert_eq!(flowed, long);
     }
@@ -394,17 +468,15 @@ mod tests {
     async fn an_answer_that_breaks_while_it_is_held_says_so() {
         let frames = [Ok(Frame::data(message(3))), Err(Status::unknown("lost"))];
         let broken = Body::new(StreamBody::new(tokio_stream::iter(frames)));
-        let request = Recording::new(Body::empty());
-        assert!(matches!(hold(broken, &request).await, Held::Broken(_)));
+        assert!(matches!(hold(broken, || true).await, Held::Broken(_)));
     }
 
     #[tokio::test]
     async fn a_message_within_a_conversation_is_not_held() {
-        let never = || Body::new(StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, Status>>()));
         let first = tokio_stream::iter([Ok::<_, Status>(Frame::data(message(3)))]);
         let waits = tokio_stream::StreamExt::chain(first, tokio_stream::pending());
         let answer = Body::new(StreamBody::new(waits));
-        assert!(matches!(hold(answer, &Recording::new(never())).await, Held::Begun(_)));
+        assert!(matches!(hold(answer, || false).await, Held::Begun(_)));
     }
 
     #[tokio::test]
@@ -429,22 +501,75 @@ mod tests {
         told.recv().unwrap()
     }
 
+    /// One message in two pieces.
+    fn pieces() -> [Bytes; 2] {
+        let whole = message(6);
+        [whole.slice(..8), whole.slice(8..)]
+    }
+
     #[tokio::test]
     async fn a_recorded_body_is_sent_again_and_again() {
-        let recording = Recording::new(body(vec![Frame::data("one".into()), Frame::data("two".into())]));
+        let recording = Recording::new(body(pieces().map(Frame::data).into()));
         for _ in 0..3 {
-            assert_eq!(recording.replay().collect().await.unwrap().to_bytes(), "onetwo");
+            assert_eq!(recording.replay().collect().await.unwrap().to_bytes(), message(6));
             assert!(recording.is_replayable());
         }
     }
 
     #[tokio::test]
     async fn an_attempt_that_was_cut_short_leaves_the_rest_for_the_next() {
-        let recording = Recording::new(body(vec![Frame::data("one".into()), Frame::data("two".into())]));
+        let recording = Recording::new(body(pieces().map(Frame::data).into()));
         let mut first = recording.replay();
-        assert_eq!(first.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
+        assert_eq!(first.frame().await.unwrap().unwrap().into_data().unwrap(), pieces()[0]);
         drop(first);
-        assert_eq!(recording.replay().collect().await.unwrap().to_bytes(), "onetwo");
+        // The rest is there already: it is looked at before the next attempt is made.
+        assert!(recording.is_replayable() && recording.is_complete());
+        assert_eq!(recording.replay().collect().await.unwrap().to_bytes(), message(6));
+    }
+
+    /// A body that stays open behind these pieces.
+    fn open(pieces: Vec<Bytes>) -> Body {
+        let pieces = tokio_stream::iter(pieces.into_iter().map(|piece| Ok::<_, Status>(Frame::data(piece))));
+        let open = tokio_stream::StreamExt::chain(pieces, tokio_stream::pending());
+        Body::new(StreamBody::new(open))
+    }
+
+    #[tokio::test]
+    async fn a_body_whose_end_is_not_there_is_sent_once_unless_nothing_of_it_was_sent() {
+        let recording = Recording::new(open(vec![message(6)]));
+        assert!(recording.is_replayable());
+        let mut first = recording.replay();
+        first.frame().await.unwrap().unwrap();
+        assert!(!recording.is_replayable());
+        // Whoever still reads it gets the rest.
+        assert!(futures_util::FutureExt::now_or_never(first.frame()).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_second_message_makes_a_stream_which_is_sent_once_and_kept_nowhere() {
+        let two = joined(&[message(3), message(4)]);
+        // In frames of their own, in one frame, and split where no message ends.
+        for at in [message(3).len(), two.len(), 4, message(3).len() + 1] {
+            let pieces = [two.slice(..at), two.slice(at..)];
+            let recording = Recording::new(body(pieces.map(Frame::data).into()));
+            assert_eq!(recording.replay().collect().await.unwrap().to_bytes(), two);
+            assert!(!recording.is_replayable());
+            assert_eq!(recording.lock().chunks.len(), 0);
+        }
+        // Also where an answer came before the second was sent.
+        let recording = Recording::new(open(vec![message(3), message(4)]));
+        recording.replay().frame().await.unwrap().unwrap();
+        assert!(!recording.is_replayable());
+    }
+
+    #[tokio::test]
+    async fn a_body_says_when_it_was_read_to_its_end() {
+        assert!(noticed(Body::empty()).1());
+        let (mut noticed, is_read) = noticed(body(pieces().map(Frame::data).into()));
+        noticed.frame().await.unwrap().unwrap();
+        assert!(!is_read());
+        noticed.collect().await.unwrap();
+        assert!(is_read());
     }
 
     #[tokio::test]

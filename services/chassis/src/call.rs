@@ -2,7 +2,7 @@
 //! stands here travels; all metadata on the wire is written fresh for each attempt.
 
 use crate::{
-    config::{Config, PassedOn},
+    config::{Config, Layer, PassedOn},
     settings::Generation,
     telemetry,
 };
@@ -22,6 +22,8 @@ pub const PUSHBACK: &str = "grpc-retry-pushback-ms";
 pub const TIMEOUT: &str = "grpc-timeout";
 /// Request number, then the attempt at each layer: `17:1.3.2`.
 pub const ATTEMPT_PATH: &str = "retryscope-attempt-path";
+/// The attempt of the Envoy right above, from 1; it passes everything else through unchanged.
+pub const ENVOY_ATTEMPT: &str = "x-envoy-attempt-count";
 /// The request's absolute deadline in microseconds of the machine's monotonic clock. Evidence only; nobody acts on it.
 pub const DEADLINE: &str = "retryscope-deadline";
 
@@ -100,6 +102,8 @@ pub struct Context {
     pub path: Option<AttemptPath>,
     /// `grpc-previous-rpc-attempts` + 1.
     pub attempt: u32,
+    /// [`ENVOY_ATTEMPT`]; 0 where it was not there.
+    pub envoy_attempt: u32,
     /// When it came, by this process's clock.
     pub arrived: Instant,
     /// When this call must be over, by this process's clock.
@@ -143,6 +147,7 @@ impl Context {
             trace: TraceSlot::open(),
             path: Some(AttemptPath::root(request)),
             attempt: 1,
+            envoy_attempt: 0,
             arrived: Instant::now(),
             deadline: deadline.map(|left| Instant::now() + left),
             request_deadline_us: deadline.map(|left| monotonic_us() + micros(left)),
@@ -152,14 +157,14 @@ impl Context {
     /// What an arrival's metadata says. The deadline starts to run here.
     pub fn read(headers: &HeaderMap, generation: Arc<Generation>) -> Self {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-        let previous = text(PREVIOUS_ATTEMPTS)
-            .and_then(|value| value.parse::<u32>().ok())
-            .unwrap_or(0);
+        let number = |name| text(name).and_then(|value| value.parse::<u32>().ok()).unwrap_or(0);
+        let previous = number(PREVIOUS_ATTEMPTS);
         let left = text(TIMEOUT).and_then(parse_timeout);
         let arrived = Instant::now();
         Self {
             path: text(ATTEMPT_PATH).and_then(AttemptPath::read),
             attempt: previous.saturating_add(1),
+            envoy_attempt: number(ENVOY_ATTEMPT),
             arrived,
             deadline: left.and_then(|left| arrived.checked_add(left)),
             request_deadline_us: text(DEADLINE).and_then(|value| value.parse().ok()),
@@ -170,7 +175,12 @@ impl Context {
 
     /// What a call starts with that nobody gave a context: one attempt, nothing known.
     pub fn nobodys() -> Self {
-        Self::read(&HeaderMap::new(), Generation::first(Config::named("nobody")))
+        Self::unread(Generation::first(Config::named("nobody")))
+    }
+
+    /// Of an arrival at which nobody looks: whatever its metadata says, nothing here acts on it.
+    pub fn unread(generation: Arc<Generation>) -> Self {
+        Self::read(&HeaderMap::new(), generation)
     }
 
     /// The request's number; 0 for none.
@@ -187,6 +197,26 @@ impl Context {
             ..self.clone()
         });
         request
+    }
+
+    /// Makes a request that arrived one that goes on to the next: everything that is not ours stays as it came. A proxy is no
+    /// caller of its own in gRPC's sense, and leaves the counts of earlier attempts alone.
+    pub fn pass_on(request: &mut crate::Request) {
+        let Some(context) = request.extensions_mut().get_mut::<Self>() else {
+            return;
+        };
+        let given = context.deadline;
+        context.deadline = context.passed_on();
+        let is_dropped = given.is_some() && context.deadline.is_none();
+        let is_service = context.generation.config.layer == Layer::Service;
+        let headers = request.headers_mut();
+        if is_dropped {
+            headers.remove(TIMEOUT);
+        }
+        if is_service {
+            headers.remove(PREVIOUS_ATTEMPTS);
+            headers.remove(ENVOY_ATTEMPT);
+        }
     }
 
     /// When the calls that this arrival causes must be over.

@@ -239,7 +239,7 @@ fn record(record: &Record) -> lab::Record {
             .map(|(_, outcome)| outcome.name().to_owned())
             .unwrap_or_default(),
         generation: record.generation,
-        envoy_attempt: 0,
+        envoy_attempt: record.envoy_attempt,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
 };
 use records::{Place, Records};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -122,8 +122,12 @@ pub struct LinkCounts {
     pub transport_errors: u64,
 }
 
-/// Most methods that are told apart; a stranger who invents method names fills one row, not the memory.
-const MAX_METHODS: usize = 64;
+/// Most methods that are told apart, and the longest name, bytes; a stranger who invents method names fills one row, not the
+/// memory.
+const MAX_METHODS: usize = 1_000;
+const MAX_METHOD: usize = 256;
+/// What all others are counted under.
+const OTHER: &str = "other";
 /// Attempt numbers above the largest policy are a stranger's and share a row.
 const MAX_ATTEMPT: u32 = crate::policy::MAX_ATTEMPTS + 1;
 /// Most generations that are told apart; older ones share number 0 besides.
@@ -142,7 +146,7 @@ struct Ledger {
     follows: u64,
     /// Generations up to this one share number 0.
     merged_through: u64,
-    methods: Vec<Arc<str>>,
+    methods: HashSet<Arc<str>>,
     records: Records,
     highest_request: u64,
 }
@@ -320,6 +324,7 @@ impl Counts {
                 .map(AttemptPath::attempts_text)
                 .unwrap_or_default(),
             attempt: context.attempt,
+            envoy_attempt: context.envoy_attempt,
             start_us,
             end: None,
             generation,
@@ -467,18 +472,18 @@ pub enum SpanKind {
     Internal,
 }
 
-fn method_name(known: &mut Vec<Arc<str>>, method: &str) -> Arc<str> {
-    if let Some(known) = known.iter().find(|known| known.as_ref() == method) {
+fn method_name(known: &mut HashSet<Arc<str>>, method: &str) -> Arc<str> {
+    let is_room = known.len() < MAX_METHODS && method.len() <= MAX_METHOD;
+    let name = if is_room || known.contains(method) {
+        method
+    } else {
+        OTHER
+    };
+    if let Some(known) = known.get(name) {
         return Arc::clone(known);
     }
-    let name: Arc<str> = if known.len() < MAX_METHODS {
-        method.into()
-    } else {
-        "other".into()
-    };
-    if !known.contains(&name) {
-        known.push(Arc::clone(&name));
-    }
+    let name: Arc<str> = name.into();
+    known.insert(Arc::clone(&name));
     name
 }
 
@@ -703,14 +708,25 @@ mod tests {
     #[test]
     fn invented_methods_fill_one_row() {
         let counts = Counts::new(0);
-        for number in 0..1_000 {
-            counts
-                .arrive(&format!("m{number}"), &context(1, 1))
-                .end(Outcome::Expired, false);
+        let arrive = |method: &str| counts.arrive(method, &context(1, 1)).end(Outcome::Expired, false);
+        // However long, and however many.
+        arrive(&"m".repeat(MAX_METHOD + 1));
+        for number in 0..2 * MAX_METHODS {
+            arrive(&format!("m{number}"));
         }
+        arrive("m0");
         let totals = counts.totals();
-        assert_eq!(totals.received, 1_000);
-        assert!(totals.arrivals.len() <= MAX_METHODS + 1, "{}", totals.arrivals.len());
+        let of = |name: &str| {
+            totals
+                .arrivals
+                .iter()
+                .find(|(key, _)| key.method.as_ref() == name)
+                .map(|(_, count)| *count)
+        };
+        assert_eq!(totals.received, 2 * MAX_METHODS as u64 + 2);
+        assert_eq!(totals.arrivals.values().sum::<u64>(), totals.received);
+        assert_eq!((totals.arrivals.len(), of("m0")), (MAX_METHODS, Some(2)));
+        assert_eq!(of(OTHER), Some(MAX_METHODS as u64 + 2));
     }
 
     #[test]

@@ -19,6 +19,8 @@
 //!                             (a fault of the caller's own sits on one side of the retry layer or on the other)
 //! ```
 //!
+//! A sidecar is the same with a forwarder in the handler's place and a connection that passes on what it gets (`direct.rs`).
+//!
 //! An answer may ask for something to be done in its place (`connection.rs`): its stream or its connection is reset, or a
 //! GOAWAY goes out. The accept loop obeys.
 //!
@@ -41,6 +43,7 @@ pub mod connection;
 pub mod control;
 pub mod conventions;
 pub mod counts;
+mod direct;
 pub mod export;
 pub mod fault;
 pub mod inbound;

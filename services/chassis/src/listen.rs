@@ -1,4 +1,5 @@
-//! The accept loop: the only place that owns a connection. tonic's `Routes` over hyper's HTTP/2 connection.
+//! The accept loop: the only place that owns a connection. Any HTTP service over hyper's HTTP/2 connection: tonic's `Routes`, or
+//! a forwarder without a router in its way.
 //!
 //! Not tonic's transport server: that adds a timer of its own which answers before the caller's deadline does, cannot close one
 //! connection or the port, and waits for ever for silent peers when it stops.
@@ -10,8 +11,10 @@ use crate::{
     fault::Fault,
 };
 use futures_util::future::BoxFuture;
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::{
+    convert::Infallible,
     io,
     net::SocketAddr,
     pin::Pin,
@@ -30,15 +33,16 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tonic::service::Routes;
 
 /// Flow-control window of a connection: small answers by the thousand must not look like an attack to the library.
 pub const CONNECTION_WINDOW: u32 = 256 * 1024 * 1024;
+/// Flow-control window of one stream where streams pass through: what one slow reader can make a process hold.
+pub const STREAM_WINDOW: u32 = 1024 * 1024;
 /// Streams that may be reset before they are accepted. The library's 20 would end the connection of a client that gives up
 /// often, and none of its arrivals would be counted.
 const PENDING_RESETS: usize = 1_000_000;
 /// Longest header list that is read, bytes.
-const HEADER_LIST: u32 = 1024 * 1024;
+pub const HEADER_LIST: u32 = 1024 * 1024;
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
 /// Longest wait for a peer to take what is still to be written to it, when its connection or the process ends. A silent one must
@@ -46,6 +50,19 @@ const BACKLOG: u32 = 4096;
 const DRAIN: Duration = Duration::from_secs(1);
 /// Pause after the system refused to accept (out of file descriptors): the loop must not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// What can be served: the HTTP requests of a connection, each answered somehow.
+pub trait Serves:
+    tower::Service<http::Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+impl<S> Serves for S where
+    S: tower::Service<http::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static
+{
+}
 
 /// A port that is this process's own, listening or not.
 #[derive(Debug)]
@@ -113,15 +130,16 @@ impl Port {
         listener
     }
 
-    /// Serves until `stop`, then drains. Accepts while the gate is open; when it closes, every connection is cut.
+    /// Serves until `stop`, then drains. Accepts while the gate is open; when it closes, every connection is cut. A caller may
+    /// send `stream_window` bytes of one request ahead of whoever reads them.
     pub async fn serve(
         mut self,
-        routes: Routes,
+        service: impl Serves,
+        stream_window: u32,
         mut gate: watch::Receiver<Gate>,
         counts: Option<Arc<Counts>>,
         stop: watch::Receiver<bool>,
     ) -> io::Result<()> {
-        let routes = routes.prepare();
         let mut stopped = stop.clone();
         let mut connections = JoinSet::new();
         let mut closed = Arc::new(AtomicBool::new(false));
@@ -147,8 +165,11 @@ impl Port {
                     Ok(()) = gate.changed() => break,
                     accepted = accept(listener.as_ref()) => match accepted {
                         Ok(stream) => {
-                            let on = Connection::of_port(&closed);
-                            connections.spawn(connection(stream, on, routes.clone(), counts.clone(), stop.clone()));
+                            let streams = Streams {
+                                service: service.clone(),
+                                on: Connection::of_port(&closed),
+                            };
+                            connections.spawn(connection(stream, streams, stream_window, counts.clone(), stop.clone()));
                         }
                         Err(_) => sleep(ACCEPT_PAUSE).await,
                     },
@@ -180,14 +201,15 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
 
 async fn connection(
     stream: TcpStream,
-    on: Connection,
-    routes: Routes,
+    streams: Streams<impl Serves>,
+    stream_window: u32,
     counts: Option<Arc<Counts>>,
     mut stop: watch::Receiver<bool>,
 ) {
     // Answers are written in several pieces; without this they may wait 40 ms for a delayed acknowledgement.
     let _ = stream.set_nodelay(true);
     let blocked = Arc::new(AtomicBool::new(false));
+    let on = streams.on.clone();
     let socket = Socket {
         stream,
         on: on.clone(),
@@ -197,13 +219,12 @@ async fn connection(
     builder
         .timer(TokioTimer::new())
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .initial_stream_window_size(CONNECTION_WINDOW)
+        .initial_stream_window_size(stream_window)
         .max_concurrent_streams(None)
         .max_pending_accept_reset_streams(PENDING_RESETS)
         .max_local_error_reset_streams(PENDING_RESETS)
         .max_header_list_size(HEADER_LIST)
         .auto_date_header(false);
-    let streams = Streams { routes, on: on.clone() };
     let serving = builder.serve_connection(TokioIo::new(socket), streams);
     tokio::pin!(serving);
     let mut is_leaving = false;
@@ -237,24 +258,24 @@ async fn connection(
     }
 }
 
-/// What answers the streams of one connection: tonic's routes, and what an answer may ask for instead of being sent.
-struct Streams {
-    routes: Routes,
+/// What answers the streams of one connection: the service, and what an answer may ask for instead of being sent.
+struct Streams<S> {
+    service: S,
     on: Connection,
 }
 
-impl hyper::service::Service<http::Request<hyper::body::Incoming>> for Streams {
+impl<S: Serves> hyper::service::Service<http::Request<Incoming>> for Streams<S> {
     type Response = Response;
     /// The library resets a stream with the reason that its service fails with.
     type Error = h2::Error;
     type Future = BoxFuture<'static, Result<Response, h2::Error>>;
 
-    fn call(&self, mut request: http::Request<hyper::body::Incoming>) -> Self::Future {
+    fn call(&self, mut request: http::Request<Incoming>) -> Self::Future {
         use tower::ServiceExt as _;
-        let (routes, on) = (self.routes.clone(), self.on.clone());
+        let (service, on) = (self.service.clone(), self.on.clone());
         request.extensions_mut().insert(on.clone());
         Box::pin(async move {
-            let response = match routes.oneshot(request).await {
+            let response = match service.oneshot(request).await {
                 Ok(response) => response,
                 Err(never) => match never {},
             };
@@ -374,7 +395,13 @@ mod tests {
         let (gate, gated) = watch::channel(Gate::Open);
         let (stop, stopped) = watch::channel(false);
         let address = port.address();
-        let task = tokio::spawn(port.serve(Routes::default(), gated, None, stopped));
+        let task = tokio::spawn(port.serve(
+            tonic::service::Routes::default(),
+            CONNECTION_WINDOW,
+            gated,
+            None,
+            stopped,
+        ));
         Served {
             address,
             gate,

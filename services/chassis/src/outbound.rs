@@ -2,8 +2,9 @@
 
 use crate::{
     Request, Response, call,
-    config::{Callee, Config, TransportCodes},
+    config::{Callee, Config, Layer, TransportCodes},
     counts::Counts,
+    direct::Direct,
     layers::{
         Below, Wrap,
         client_fault::ClientFaultLayer,
@@ -31,13 +32,13 @@ use tonic::{
     body::Body,
     transport::{Channel, Endpoint},
 };
-use tower::{ServiceBuilder, util::BoxCloneSyncService};
+use tower::{Layer as _, ServiceBuilder, util::BoxCloneSyncService};
 
 /// A way to call one callee.
 pub type Outbound = BoxCloneSyncService<Request, Response, Infallible>;
 
 /// Longest wait for a connection; tonic's own timers start only behind it.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why nobody can be called.
 #[derive(Debug, Error)]
@@ -45,6 +46,9 @@ pub enum OutboundError {
     /// The configuration names no callee.
     #[error("{0} calls nobody: RETRYSCOPE_CALLEE and RETRYSCOPE_CALLEE_ADDRESS are not set")]
     NoCallee(String),
+    /// It is to be what no process here is.
+    #[error("{0} would be an Envoy: RETRYSCOPE_LAYER is service, proxy or undeclared here")]
+    Envoy(String),
     /// The address cannot be called.
     #[error("cannot call {0}")]
     Address(String, #[source] tonic::transport::Error),
@@ -52,10 +56,7 @@ pub enum OutboundError {
 
 /// Builds the client stack of a process for its callee. Connects with the first call.
 pub fn outbound(config: &Config, counts: &Arc<Counts>) -> Result<Outbound, OutboundError> {
-    let callee = config
-        .callee
-        .clone()
-        .ok_or_else(|| OutboundError::NoCallee(config.service.clone()))?;
+    let callee = callee(config)?;
     let address = format!("http://{}", callee.address);
     let endpoint = Endpoint::from_shared(address.clone()).map_err(|error| OutboundError::Address(address, error))?;
     let channel = endpoint
@@ -68,6 +69,23 @@ pub fn outbound(config: &Config, counts: &Arc<Counts>) -> Result<Outbound, Outbo
         channel: Arc::new(channel),
     };
     Ok(stack(config, callee, counts, wire))
+}
+
+/// Builds the client stack of a process that passes on what arrives, for its callee. Connects with the first call.
+pub fn forwarding(config: &Config, counts: &Arc<Counts>) -> Result<Outbound, OutboundError> {
+    let callee = callee(config)?;
+    let wire = Direct::to(callee.address.clone());
+    if config.layer != Layer::Undeclared {
+        return Ok(stack(config, callee, counts, wire));
+    }
+    // No span, no fault and no deadline of its own: nobody is to notice it but for what it repeats.
+    let retry = Retry::new(callee, Arc::clone(counts), chances(config.seed));
+    Ok(BoxCloneSyncService::new(Wrap(retry).layer(wire)))
+}
+
+fn callee(config: &Config) -> Result<Callee, OutboundError> {
+    let callee = config.callee.clone();
+    callee.ok_or_else(|| OutboundError::NoCallee(config.service.clone()))
 }
 
 fn stack(config: &Config, callee: Callee, counts: &Arc<Counts>, wire: impl Below + Sync + 'static) -> Outbound {
@@ -123,33 +141,39 @@ impl tower::Service<Request> for Wire {
 
     fn call(&mut self, request: Request) -> Self::Future {
         let channel = Channel::clone(&self.channel);
-        let codes = request
-            .extensions()
-            .get::<call::Context>()
-            .map_or(TransportCodes::default(), |context| {
-                context.generation.config.transport_codes
-            });
+        let codes = codes(&request);
         Box::pin(async move {
             Ok(match send(channel, request).await {
                 Ok(response) => response.map(|body| {
                     // A connection that is lost while the answer comes is lost like any other.
                     Body::new(body.map_err(move |status| outcome::of_transport(Box::new(status), codes).0))
                 }),
-                Err(error) => {
-                    let (status, failure) = outcome::of_transport(Box::new(error), codes);
-                    let mut response: Response = status.into_http();
-                    if let Some(failure) = failure {
-                        response.extensions_mut().insert(failure);
-                    }
-                    response
-                }
+                Err(error) => failed(Box::new(error), codes),
             })
         })
     }
 }
 
+/// Which codes a call is to see.
+pub(crate) fn codes(request: &Request) -> TransportCodes {
+    let context = request.extensions().get::<call::Context>();
+    context.map_or(TransportCodes::default(), |context| {
+        context.generation.config.transport_codes
+    })
+}
+
+/// The answer that an attempt gets which the transport failed.
+pub(crate) fn failed(error: tonic::codegen::StdError, codes: TransportCodes) -> Response {
+    let (status, failure) = outcome::of_transport(error, codes);
+    let mut response: Response = status.into_http();
+    if let Some(failure) = failure {
+        response.extensions_mut().insert(failure);
+    }
+    response
+}
+
 /// Most connections that one attempt is offered to.
-const OFFERS: u32 = 4;
+pub(crate) const OFFERS: u32 = 4;
 
 /// Sends an attempt. A channel may hand it to a connection that is just closing: of 1,000 attempts behind resets, a caller with
 /// several threads never sent 150 to 220; one with a single thread has not been seen to. Such an attempt is offered to the next connection, as gRPC's own clients do
@@ -231,17 +255,23 @@ mod tests {
         code::{self, Code},
         outcome::TransportFailure,
         policy::RetryOn,
-        testbed::{self, caller, serve},
+        testbed::{self, caller_by, serve},
     };
     use std::net::{Ipv4Addr, SocketAddr};
     use tokio::net::TcpListener;
 
+    /// The stack of a service and that of a forwarder.
+    const BOTH: [testbed::Build; 2] = [outbound, forwarding];
+
     /// On one thread, as every process of the chain is.
     #[tokio::test]
     async fn a_thousand_attempts_that_each_end_their_connection_are_all_received() {
-        for fault in ["reset", "goaway"] {
+        for (fault, build) in ["reset", "goaway"]
+            .into_iter()
+            .flat_map(|fault| BOTH.map(|build| (fault, build)))
+        {
             let served = serve(fault);
-            let caller = caller(served.address, |config| config.retry.attempts = 100);
+            let caller = caller_by(build, served.address, |config| config.retry.attempts = 100);
             for number in 1..=10 {
                 let answered = caller.call(number).await;
                 assert_eq!(answered, (Code::Unavailable, Some(TransportFailure::Lost)));
@@ -253,13 +283,22 @@ mod tests {
         }
     }
 
-    /// What one attempt gets there: tonic's own code, then the normalised one.
+    /// What one attempt gets there: tonic's own code, then the normalised one. The same from both stacks.
     async fn raw_and_normalised(address: SocketAddr) -> (&'static str, &'static str, Option<TransportFailure>) {
-        let ask = async |codes| caller(address, |config| config.transport_codes = codes).call(1).await;
-        let (raw, failure) = ask(TransportCodes::Raw).await;
-        let (normalised, same) = ask(TransportCodes::Normalized).await;
-        assert_eq!(failure, same);
-        (code::name(raw), code::name(normalised), failure)
+        let mut got = Vec::new();
+        for build in BOTH {
+            let ask = async |codes| {
+                caller_by(build, address, |config| config.transport_codes = codes)
+                    .call(1)
+                    .await
+            };
+            let (raw, failure) = ask(TransportCodes::Raw).await;
+            let (normalised, same) = ask(TransportCodes::Normalized).await;
+            assert_eq!(failure, same);
+            got.push((code::name(raw), code::name(normalised), failure));
+        }
+        assert_eq!(got[0], got[1]);
+        got[0]
     }
 
     #[tokio::test]
@@ -307,7 +346,8 @@ mod tests {
     async fn a_peer_that_closes_before_the_handshake_is_offered_an_attempt_so_often_and_no_more() {
         let (listener, address) = peer().await;
         let accepting = tokio::spawn(async move {
-            for _ in 0..2 * OFFERS {
+            // Two stacks, each under both kinds of codes.
+            for _ in 0..4 * OFFERS {
                 drop(listener.accept().await.unwrap());
             }
         });
@@ -340,9 +380,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_reset_stream_is_not_sent_again_by_itself() {
-        let served = serve("reset:of=stream,first=1");
-        let caller = caller(served.address, |config| config.retry.retry_on = RetryOn::Any);
-        let (code, _) = caller.call(1).await;
-        assert_eq!((code, served.counts.totals().received), (Code::Unavailable, 1));
+        for build in BOTH {
+            let served = serve("reset:of=stream,first=1");
+            let caller = caller_by(build, served.address, |config| config.retry.retry_on = RetryOn::Any);
+            let (code, _) = caller.call(1).await;
+            assert_eq!((code, served.counts.totals().received), (Code::Unavailable, 1));
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     config::{Config, OnFailure, TransportCodes},
 };
 use http::{HeaderMap, StatusCode};
-use std::error::Error;
+use std::{error::Error, sync::Arc};
 use tonic::Status;
 
 /// Marks an answer whose work was done although the answer is a failure.
@@ -98,6 +98,8 @@ pub fn of_transport(error: Box<dyn Error + Send + Sync>, codes: TransportCodes) 
     let text = chain(error.as_ref());
     let given = Status::from_error(error);
     let code = match (codes, stream_code) {
+        // As tonic says of connections that it could not make itself.
+        (TransportCodes::Raw, _) if refused => Code::Unavailable,
         (TransportCodes::Raw, _) => given.code(),
         _ if timed_out => Code::DeadlineExceeded,
         // A stream reset says something of its own (gRPC over HTTP/2); tonic's table for it is the standard one, and what
@@ -105,7 +107,12 @@ pub fn of_transport(error: Box<dyn Error + Send + Sync>, codes: TransportCodes) 
         (_, Some(_)) => given.code(),
         _ => Code::Unavailable,
     };
-    (Status::new(code, text), failure)
+    let mut status = Status::new(code, text);
+    if let Some(reason) = stream_code {
+        // Whoever passes a broken answer on resets its stream for the same reason.
+        status.set_source(Arc::new(h2::Error::from(reason)));
+    }
+    (status, failure)
 }
 
 fn chain(error: &dyn Error) -> String {

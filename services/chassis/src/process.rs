@@ -5,7 +5,7 @@ use crate::{
     control::Control,
     counts::Counts,
     inbound::Shop,
-    listen::{BindError, Gate, Port},
+    listen::{BindError, CONNECTION_WINDOW, Gate, Port},
     outbound::OutboundError,
     settings::Live,
     stalls::Stalls,
@@ -163,14 +163,20 @@ pub async fn serve(
     let shop = build(&live, &counts)?;
 
     let (health, health_service) = tonic_health::server::health_reporter();
-    health
-        .set_service_status(shop.name, tonic_health::ServingStatus::Serving)
-        .await;
-    let service_routes = shop
-        .routes
-        .add_service(health_service.clone())
-        .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?);
+    let shop = match shop {
+        Shop::Named { routes, name } => {
+            health
+                .set_service_status(name, tonic_health::ServingStatus::Serving)
+                .await;
+            let routes = routes
+                .add_service(health_service.clone())
+                .add_service(reflection().build_v1()?)
+                .add_service(reflection().build_v1alpha()?);
+            Shop::Named { routes, name }
+        }
+        // Who asks a forwarder for health asks whoever is behind it.
+        everything @ Shop::Everything(_) => everything,
+    };
     let (leave, left) = watch::channel(false);
     let control = Control::new(
         Arc::clone(&live),
@@ -185,8 +191,8 @@ pub async fn serve(
     let (_control_gate, control_gated) = watch::channel(Gate::Open);
     let serving = async {
         tokio::try_join!(
-            service_port.serve(service_routes, live.gate(), Some(counts), left.clone()),
-            control_port.serve(control_routes, control_gated, None, left),
+            shop.serve(service_port, live.gate(), counts, left.clone()),
+            control_port.serve(control_routes.prepare(), CONNECTION_WINDOW, control_gated, None, left),
         )
     };
     announce(&announcement);

@@ -8,7 +8,7 @@ use crate::{
     counts::{Counts, Totals},
     inbound,
     listen::Port,
-    outbound::{self, Outbound},
+    outbound::{self, Outbound, OutboundError},
     outcome::{self, Head, TransportFailure},
     settings::{Generation, Live},
 };
@@ -84,7 +84,7 @@ pub(crate) fn serve_with(fault: &str, change: impl FnOnce(&mut Config)) -> Serve
     let (leave, left) = watch::channel(false);
     let port = Port::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), *live.gate().borrow()).unwrap();
     let address = port.address();
-    tokio::spawn(port.serve(shop.routes, live.gate(), Some(Arc::clone(&counts)), left));
+    tokio::spawn(shop.serve(port, live.gate(), Arc::clone(&counts), left));
     Served {
         address,
         counts,
@@ -131,6 +131,14 @@ pub(crate) struct Caller {
 
 /// The client stack to this address; `change` says what is special about the caller.
 pub(crate) fn caller(address: SocketAddr, change: impl FnOnce(&mut Config)) -> Caller {
+    caller_by(outbound::outbound, address, change)
+}
+
+/// One of the ways to build a client stack.
+pub(crate) type Build = fn(&Config, &Arc<Counts>) -> Result<Outbound, OutboundError>;
+
+/// The client stack that is built like this.
+pub(crate) fn caller_by(build: Build, address: SocketAddr, change: impl FnOnce(&mut Config)) -> Caller {
     let mut config = Config::named("pricing");
     config.callee = Some(Callee {
         name: "inventory".into(),
@@ -139,7 +147,7 @@ pub(crate) fn caller(address: SocketAddr, change: impl FnOnce(&mut Config)) -> C
     change(&mut config);
     let counts = Counts::new(0);
     Caller {
-        outbound: outbound::outbound(&config, &counts).unwrap(),
+        outbound: build(&config, &counts).unwrap(),
         counts,
         generation: Generation::first(config),
     }

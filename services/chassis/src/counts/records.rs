@@ -13,6 +13,8 @@ pub struct Record {
     pub path: String,
     /// `grpc-previous-rpc-attempts` + 1.
     pub attempt: u32,
+    /// `x-envoy-attempt-count`; 0 where it was not there.
+    pub envoy_attempt: u32,
     /// Microseconds of the machine's monotonic clock.
     pub start_us: u64,
     /// Microseconds and outcome; `None` while in flight.

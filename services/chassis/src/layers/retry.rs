@@ -38,6 +38,8 @@ pub struct Answered {
     pub arrived_as: u32,
     /// What the answer says.
     pub head: Head,
+    /// How the transport failed it, where it is no answer of the callee's.
+    pub failure: Option<TransportFailure>,
     /// What it says about the next attempt; silent where the policy does not listen.
     pub pushback: Pushback,
     /// Whether the request could be sent again.
@@ -64,8 +66,18 @@ pub fn takes_token(policy: &Policy, answered: &Answered) -> bool {
     match answered.head {
         _ if answered.is_spent => false,
         Head::Committed | Head::TrailersOnly(Code::Ok) => false,
-        Head::TrailersOnly(code) => policy.retry_on.contains(code) || answered.pushback == Pushback::Never,
+        Head::TrailersOnly(code) => is_retried(policy, code, answered.failure) || answered.pushback == Pushback::Never,
     }
+}
+
+/// Whether a failure is of those that are tried again.
+fn is_retried(policy: &Policy, code: Code, failure: Option<TransportFailure>) -> bool {
+    policy.retry_on.contains(code) && (policy.connect_failure || failure.is_none())
+}
+
+/// Whether an answer goes to the caller whatever the policy says.
+fn is_good(head: Head) -> bool {
+    matches!(head, Head::Committed | Head::TrailersOnly(Code::Ok))
 }
 
 /// Decides what follows an answer. The order of the checks is that of gRFC A6 and its implementations: committed, then the
@@ -77,7 +89,7 @@ pub fn decide(policy: &Policy, answered: Answered) -> Decision {
         Head::Committed | Head::TrailersOnly(Code::Ok) => return Decision::Deliver,
         Head::TrailersOnly(code) => code,
     };
-    if !policy.retry_on.contains(code) {
+    if !is_retried(policy, code, answered.failure) {
         Decision::Stop(Refusal::Code)
     } else if answered.is_throttled {
         Decision::Stop(Refusal::Throttle)
@@ -198,7 +210,7 @@ impl Retry {
                 .await
                 .unwrap_or_else(|_| Said::timed_out("the attempt's time ran out")),
         };
-        match said.response.extensions().get::<TransportFailure>() {
+        match said.failure() {
             Some(TransportFailure::Refused) => self.count(context, |link| link.connect_refused += 1),
             Some(TransportFailure::Lost | TransportFailure::StreamReset) => {
                 self.count(context, |link| link.transport_errors += 1);
@@ -261,12 +273,14 @@ fn follow(call: &Call, made: u32, answer: &Answer) -> Decision {
         made,
         arrived_as: call.context.attempt,
         head: answer.said.head,
+        failure: answer.said.failure(),
         pushback: if policy.pushback {
             answer.said.pushback
         } else {
             Pushback::Silent
         },
-        is_replayable: call.body.is_replayable(),
+        // Asked of failures alone: what has begun or is OK may still be reading the request.
+        is_replayable: !is_good(answer.said.head) && call.body.is_replayable(),
         is_spent: call.context.is_spent(),
         is_throttled: false,
     };

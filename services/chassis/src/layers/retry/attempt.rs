@@ -6,9 +6,9 @@ use crate::{
     body::{self, Held, Recording},
     call::{self, Context},
     code::Code,
-    config::TransportCodes,
+    config::{Layer, TransportCodes},
     counts::Refusal,
-    outcome::{self, Head},
+    outcome::{self, Head, TransportFailure},
     policy::Policy,
 };
 use http::{HeaderMap, HeaderValue};
@@ -77,7 +77,7 @@ impl Said {
             return Self::at_once(response);
         }
         let (parts, inner) = response.into_parts();
-        match body::hold(inner, request).await {
+        match body::hold(inner, || request.is_complete()).await {
             Held::Ended(trailers, inner) => Self {
                 response: Response::from_parts(parts, inner),
                 head: Head::TrailersOnly(outcome::status_in(&trailers).unwrap_or(Code::Unknown)),
@@ -91,6 +91,11 @@ impl Said {
                 Self::at_once(response)
             }
         }
+    }
+
+    /// How the transport failed it, where it is no answer of the callee's.
+    pub(super) fn failure(&self) -> Option<TransportFailure> {
+        self.response.extensions().get().copied()
     }
 
     /// What a limit of time says that has run out.
@@ -162,14 +167,16 @@ impl Call {
         }
     }
 
-    /// Attempt number `made`, with metadata of its own: what the arrival above carried is never copied.
+    /// Attempt number `made`, with metadata of its own: what a service's arrival carried is never copied, and what passes a
+    /// proxy keeps all but its path. A layer that nobody declared leaves that too.
     pub(super) fn request(&self, made: u32) -> Request {
         let mut request = http::Request::new(self.body.replay());
         request.method_mut().clone_from(&self.head.method);
         request.uri_mut().clone_from(&self.head.uri);
         *request.version_mut() = self.head.version;
         request.headers_mut().clone_from(&self.head.headers);
-        if made > 1 {
+        let layer = self.context.generation.config.layer;
+        if made > 1 && layer == Layer::Service {
             request
                 .headers_mut()
                 .insert(call::PREVIOUS_ATTEMPTS, HeaderValue::from(made - 1));
@@ -178,6 +185,7 @@ impl Call {
         if let Some(value) = path
             .as_ref()
             .and_then(|path| HeaderValue::try_from(path.to_string()).ok())
+            .filter(|_| layer != Layer::Undeclared)
         {
             request.headers_mut().insert(call::ATTEMPT_PATH, value);
         }

@@ -8,7 +8,7 @@ mod rules;
 use super::*;
 use crate::{
     call,
-    config::Config,
+    config::{Config, Layer},
     layers::Wrap,
     outcome,
     policy::{Backoff, Jitter, RetryOn},
@@ -115,6 +115,41 @@ async fn every_attempt_carries_fresh_metadata() {
 }
 
 #[tokio::test]
+async fn a_proxy_numbers_its_attempts_in_the_path_alone_and_a_hidden_layer_nowhere() {
+    for (layer, paths) in [
+        (Layer::Proxy, ["17:4.1", "17:4.2"]),
+        (Layer::Undeclared, ["17:4", "17:4"]),
+    ] {
+        let script = Script::of(&[Code::Unavailable, Code::Ok]);
+        let mut request = request(policy(3), None);
+        let came = [
+            (call::ATTEMPT_PATH, "17:4"),
+            (call::PREVIOUS_ATTEMPTS, "3"),
+            ("own", "x"),
+        ];
+        for (name, value) in came {
+            request.headers_mut().insert(name, value.parse().unwrap());
+        }
+        let generation = Generation::first(Config {
+            layer,
+            retry: policy(3),
+            ..Config::named("pricing-proxy")
+        });
+        let context = Context::read(request.headers(), generation);
+        request.extensions_mut().insert(context);
+        assert_eq!(script.run(retry(&Counts::new(0)), request).await, Code::Ok);
+        let arrived = script.arrived.lock().unwrap();
+        for (headers, path) in arrived.iter().zip(paths) {
+            assert_eq!(headers[call::ATTEMPT_PATH], path, "{layer}");
+            assert_eq!(
+                (&headers[call::PREVIOUS_ATTEMPTS], headers.len()),
+                (&"3".parse().unwrap(), 3)
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_final_code_is_not_tried_again_unless_anything_is() {
     let counts = Counts::new(0);
     let script = Script::of(&[Code::InvalidArgument; 3]);
@@ -210,6 +245,64 @@ async fn a_request_too_long_to_repeat_is_sent_once() {
     *long.body_mut() = tonic::body::Body::new(Full::from(vec![0; body::REPLAY_LIMIT + 1]));
     retry(&counts).layer(reads).oneshot(long).await.unwrap();
     assert_eq!(refusals(&counts), [("committed", 1)]);
+}
+
+/// A request of these pieces whose end does not come.
+fn open(pieces: &[&str]) -> Request {
+    let pieces: Vec<_> = pieces
+        .iter()
+        .map(|text| Ok(http_body::Frame::data(lab::message(text))))
+        .collect();
+    let pieces = tokio_stream::iter(pieces);
+    let open = tokio_stream::StreamExt::chain(pieces, tokio_stream::pending::<Result<_, Status>>());
+    let mut request = request(policy(3), None);
+    *request.body_mut() = tonic::body::Body::new(http_body_util::StreamBody::new(open));
+    request
+}
+
+#[tokio::test]
+async fn a_stream_is_sent_once_unless_nothing_of_it_was_sent() {
+    use http_body_util::BodyExt as _;
+    for (pieces, read, sent, refusal) in [
+        (&["one", "two"][..], 2, 1, "committed"),
+        (&["one"], 1, 1, "committed"),
+        // A second message that is there already says as much as one that was sent.
+        (&["one", "two"], 1, 1, "committed"),
+        (&["one", "two"], 0, 3, "limit"),
+    ] {
+        let counts = Counts::new(0);
+        let fails = service_fn(move |mut request: Request| async move {
+            for _ in 0..read {
+                request.body_mut().frame().await.unwrap().unwrap();
+            }
+            Ok::<Response, Infallible>(Status::unavailable("").into_http())
+        });
+        retry(&counts).layer(fails).oneshot(open(pieces)).await.unwrap();
+        let counted = (counts.totals().links["inventory"].sent, refusals(&counts));
+        assert_eq!(counted, (sent, vec![(refusal, 1)]), "{pieces:?} {read}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_begins_leaves_the_rest_of_the_request_to_whoever_reads_it() {
+    use http_body_util::BodyExt as _;
+    let (kept, body) = std::sync::mpsc::channel();
+    let begins = service_fn(move |mut request: Request| {
+        let kept = kept.clone();
+        async move {
+            request.body_mut().frame().await.unwrap().unwrap();
+            kept.send(request.into_body()).unwrap();
+            Ok::<Response, Infallible>(Response::default())
+        }
+    });
+    let answer = retry(&Counts::new(0))
+        .layer(begins)
+        .oneshot(open(&["one", "two"]))
+        .await
+        .unwrap();
+    let rest = body.recv().unwrap().frame().await.unwrap().unwrap();
+    assert_eq!(rest.into_data().unwrap(), lab::message("two"));
+    drop(answer);
 }
 
 #[tokio::test]

@@ -57,6 +57,17 @@ async fn a_code_that_nobody_tries_again_cancels_all_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn where_answers_alone_are_tried_again_a_failure_of_the_transport_cancels_all_others() {
+    let answers_only = Policy {
+        connect_failure: false,
+        ..hedged(3, 10)
+    };
+    let lab = Lab::new(answers_only, [never(), loses(TransportFailure::Lost).after(5)]);
+    assert_eq!(lab.call().await.0, DOWN);
+    assert_eq!((lab.ms(), lab.dropped(), lab.refusals()), (15, 1, vec![("code", 1)]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_head_that_commits_wins_whatever_its_trailers_say() {
     let lab = Lab::new(hedged(3, 10), [never(), begins(&["x"], &[("grpc-status", "14")])]);
     assert_eq!(lab.call().await, (DOWN, message("x")));

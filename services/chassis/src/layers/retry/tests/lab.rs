@@ -27,6 +27,13 @@ pub(super) fn says(code: Code) -> Step {
     answers(Status::new(code, "scripted").into_http())
 }
 
+/// No answer of the callee: the transport fails the attempt in this way.
+pub(super) fn loses(failure: TransportFailure) -> Step {
+    let mut response: Response = Status::unavailable("lost").into_http();
+    response.extensions_mut().insert(failure);
+    answers(response)
+}
+
 /// A trailers-only failure with these pushbacks.
 pub(super) fn pushes(code: Code, pushbacks: &[&str]) -> Step {
     let mut response: Response = Status::new(code, "scripted").into_http();

@@ -49,6 +49,7 @@ fn hopeless() -> (Policy, Answered) {
         made: 3,
         arrived_as: 2,
         head: Head::TrailersOnly(Code::Internal),
+        failure: None,
         pushback: Pushback::Never,
         is_replayable: false,
         is_spent: true,
@@ -99,6 +100,36 @@ fn a_token_goes_for_codes_that_are_tried_again_and_for_a_refusing_pushback_whate
     assert!(!takes(Head::TrailersOnly(Code::Ok), Pushback::Never, false));
     assert!(!takes(Head::Committed, Pushback::Never, false));
     assert!(!takes(Head::TrailersOnly(DOWN), Pushback::Silent, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_answers_alone_are_tried_again_a_failure_of_the_transport_ends_the_call() {
+    use TransportFailure::{Lost, Refused, StreamReset};
+    let answers_only = Policy {
+        connect_failure: false,
+        ..policy(3)
+    };
+    for failure in [Refused, Lost, StreamReset] {
+        // The same code that comes as an answer is an answer.
+        let lab = Lab::new(answers_only.clone(), [fails(), loses(failure)]);
+        assert_eq!(lab.call().await.0, DOWN);
+        assert_eq!((lab.sent(), lab.refusals()), (2, vec![("code", 1)]), "{failure:?}");
+        let lab = Lab::new(policy(3), [loses(failure), fails(), says(Code::Ok)]);
+        assert_eq!((lab.call().await.0, lab.sent()), (Code::Ok, 3), "{failure:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_is_not_tried_again_takes_no_token() {
+    let answers_only = Policy {
+        connect_failure: false,
+        throttle: Some(throttle(4, 1)),
+        ..policy(2)
+    };
+    // With a token taken by the first call, the second could not retry.
+    let steps = [loses(TransportFailure::Lost), fails(), says(Code::Ok)];
+    let lab = Lab::new(answers_only, steps);
+    assert_eq!(lab.calls(2).await, [1, 2]);
 }
 
 #[tokio::test(start_paused = true)]
