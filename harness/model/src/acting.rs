@@ -46,12 +46,6 @@ pub(crate) fn overlaps(topology: &Topology) -> bool {
     load.requests > 1 && (load.concurrency > 1 || load.interval_us.is_some())
 }
 
-/// Whether arrivals of one request may overlap.
-pub(crate) fn overlaps_itself(topology: &Topology) -> bool {
-    topology.callers.iter().any(|caller| caller.policy.hedge_us.is_some())
-        || topology.services.iter().any(|service| service.detached)
-}
-
 /// How many requests are under way at once, at most.
 pub(crate) fn at_once(topology: &Topology) -> u64 {
     if overlaps(topology) {
@@ -340,8 +334,19 @@ pub(crate) fn needs_clock(topology: &Topology) -> bool {
 /// Whether attempts that overlap may cut each other's connections.
 pub(crate) fn shares_connections(topology: &Topology) -> bool {
     let cuts = |kind: Kind| matches!(kind, Kind::Cut(Cut::Connection | Cut::GoAway));
-    let is_crowded = overlaps(topology) || overlaps_itself(topology);
+    let is_crowded = overlaps(topology)
+        || topology.callers.iter().any(|caller| caller.policy.hedge_us.is_some())
+        || topology.services.iter().any(|service| service.detached);
     is_crowded && topology.services.iter().any(|service| cuts(service.fault.kind))
+}
+
+/// Whether work may go on for longer than the clock thinks: an Envoy tells each of its attempts the whole time that it was
+/// given itself, and detached work keeps to what it was told.
+pub(crate) fn stretches_deadlines(topology: &Topology) -> bool {
+    let is_told = topology.load.deadline_us.is_some()
+        || (topology.services.iter()).any(|service| matches!(service.passes_on, PassesOn::AtMost(_)));
+    let envoy = topology.callers.iter().position(Caller::repeats_paths);
+    is_told && envoy.is_some_and(|envoy| (topology.services.iter().skip(envoy)).any(|service| service.detached))
 }
 
 /// Whether somebody may leave before an answer comes.

@@ -7,7 +7,7 @@ use super::choices::Choices;
 use super::is_drawn;
 use super::limits::Limits;
 use super::time::Span;
-use crate::acting::{APART_US, hop_us, overlaps_itself};
+use crate::acting::{APART_US, hop_us};
 use crate::chain::{Layout, What};
 use crate::draw::{Draw, Occurrences};
 use crate::ended::Ended;
@@ -989,7 +989,10 @@ impl<'a> Course<'a> {
 fn hops(chain: &Topology) -> Vec<Hop> {
     let counts =
         |fault: &Fault| fault.when.first.is_some() || fault.delay.is_some_and(|delay| delay.when.first.is_some());
-    let is_crowded = is_drawn(chain) && overlaps_itself(chain);
+    // Attempts that share a path come one behind another, unless work goes on that its caller has given up.
+    let is_crowded = is_drawn(chain)
+        && (chain.services.iter().any(|service| service.detached)
+            || (chain.callers.iter()).any(|caller| caller.repeats_paths() && caller.policy.hedge_us.is_some()));
     let mut repeats_paths = false;
     let hop = |(caller, service): (&Caller, &Service)| {
         repeats_paths |= caller.repeats_paths();
