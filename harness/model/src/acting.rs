@@ -4,7 +4,7 @@
 //! beyond everything that can happen is counted as one without: that keeps closed forms and large counts.
 
 use crate::fault::{Cut, Fault, Kind, When};
-use crate::topology::{Budget, Caller, Code, PassesOn, Topology};
+use crate::topology::{Budget, Caller, Code, Layer, PassesOn, Topology};
 
 /// How far two events lie apart whose order is taken for certain, microseconds.
 pub(crate) const APART_US: u64 = 5_000;
@@ -124,6 +124,8 @@ fn longest(topology: &Topology) -> Longest {
     let (mut calls, mut attempts) = (vec![0; hops], vec![0; hops]);
     let mut is_instant = true;
     let mut below = 0_u64;
+    // What an answer from below may say of the next attempt, milliseconds: every proxy on its way hears it.
+    let mut said_ms = 0_i32;
     for index in (0..hops).rev() {
         let (caller, fault) = (&topology.callers[index], &topology.services[index].fault);
         let inside = caller.client_fault.filter(|client| client.inside);
@@ -143,13 +145,16 @@ fn longest(topology: &Topology) -> Longest {
         let waits: u64 = (1..caller.attempts)
             .map(|retry| caller.policy.longest_wait_us(retry))
             .fold(0, u64::saturating_add);
-        let asked = match fault.kind {
-            Kind::Fail(fail) if !caller.policy.ignores_pushback => fail.pushback_ms.unwrap_or(0).max(0),
-            _ => 0,
-        };
-        let asked = u64::from(asked.unsigned_abs())
+        if let Kind::Fail(fail) = fault.kind {
+            said_ms = said_ms.max(fail.pushback_ms.unwrap_or(0));
+        }
+        let heard_ms = if caller.policy.ignores_pushback { 0 } else { said_ms };
+        let asked = u64::from(heard_ms.unsigned_abs())
             .saturating_mul(1_000)
             .saturating_mul(retries);
+        if caller.layer == Layer::Code {
+            said_ms = 0;
+        }
         let before = outside.map_or(0, |client| delay_us(&client.fault));
         is_instant &= waits == 0
             && asked == 0
@@ -335,6 +340,15 @@ pub(crate) fn shares_connections(topology: &Topology) -> bool {
     is_crowded && topology.services.iter().any(|service| cuts(service.fault.kind))
 }
 
+/// Whether work may go on for longer than the clock thinks: an Envoy tells each of its attempts the whole time that it was
+/// given itself, and detached work keeps to what it was told.
+pub(crate) fn stretches_deadlines(topology: &Topology) -> bool {
+    let is_told = topology.load.deadline_us.is_some()
+        || (topology.services.iter()).any(|service| matches!(service.passes_on, PassesOn::AtMost(_)));
+    let envoy = topology.callers.iter().position(Caller::repeats_paths);
+    is_told && envoy.is_some_and(|envoy| (topology.services.iter().skip(envoy)).any(|service| service.detached))
+}
+
 /// Whether somebody may leave before an answer comes.
 pub(crate) fn leaves(topology: &Topology) -> bool {
     topology.load.deadline_us.is_some()
@@ -353,17 +367,18 @@ pub(crate) fn leaves(topology: &Topology) -> bool {
 pub(crate) fn codes(topology: &Topology) -> Vec<Code> {
     let mut codes = std::collections::BTreeSet::from([Code::OK]);
     codes.extend(topology.load.invalid_item.then_some(Code::INVALID_ARGUMENT));
-    let of_fault = |fault: &Fault, raw: bool| match fault.kind {
-        Kind::None | Kind::Hang => None,
-        Kind::Fail(fail) => Some(fail.code),
-        Kind::Refuse => Some(Code::UNAVAILABLE),
-        Kind::Cut(cut) => Some(cut.code(raw)),
-        Kind::Overload { code, .. } => Some(code),
-    };
     for (caller, service) in topology.callers.iter().zip(&topology.services) {
+        let of_fault = |fault: &Fault| match fault.kind {
+            Kind::None | Kind::Hang => None,
+            Kind::Fail(fail) => Some(fail.code),
+            Kind::Refuse => Some(Code::UNAVAILABLE),
+            Kind::Cut(cut) => Some(caller.sees(cut).code),
+            Kind::Overload { code, .. } => Some(code),
+        };
         codes.extend(service.on_failure);
-        codes.extend(of_fault(&service.fault, caller.raw_codes));
-        codes.extend(caller.client_fault.and_then(|client| of_fault(&client.fault, false)));
+        codes.extend(of_fault(&service.fault));
+        codes.extend(caller.client_fault.and_then(|client| of_fault(&client.fault)));
+        codes.extend(caller.policy.attempt_timeout_us.map(|_| caller.timed_out().code));
     }
     if is_timed(topology) {
         codes.extend([Code::CANCELLED, Code::DEADLINE_EXCEEDED]);

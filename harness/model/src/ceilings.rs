@@ -9,9 +9,10 @@ use crate::assemble::Answer;
 use crate::chain::{Layout, What};
 use crate::clock;
 use crate::count::Count;
+use crate::ended::Ended;
 use crate::fault::{Cut, Fault, Kind, When};
 use crate::prediction::{Kind as PredictedKind, PerRequest, Predicted};
-use crate::topology::{Budget, Caller, Code, RetryOn, Throttle, Topology};
+use crate::topology::{Budget, Caller, Code, Throttle, Topology};
 use std::collections::BTreeSet;
 
 /// At least, and at most.
@@ -91,7 +92,7 @@ fn ranges(topology: &Topology, layout: &Layout, requests: u64) -> Vec<Range> {
         };
         let below_ok = match ends.get(hop + 1) {
             None => Some(!topology.load.invalid_item),
-            Some(ends) if !ends.contains(&Code::OK) => Some(false),
+            Some(ends) if !may_end(ends, Code::OK) => Some(false),
             Some(ends) => certain(ends).map(|_| true),
         };
         let work_done = match below_ok {
@@ -139,7 +140,7 @@ fn ranges(topology: &Topology, layout: &Layout, requests: u64) -> Vec<Range> {
     }
     totals[layout.arrivals()] = arrivals;
     for code in &layout.codes {
-        let is_possible = ends[0].contains(code) || leaves(topology) || topology.callers[0].client_fault.is_some();
+        let is_possible = may_end(&ends[0], *code) || leaves(topology) || topology.callers[0].client_fault.is_some();
         totals[layout.ended(*code)] = match certain(&ends[0]) {
             Some(end) if end == *code && topology.callers[0].client_fault.is_none() => requests,
             _ if is_possible => requests.up_to(),
@@ -156,7 +157,7 @@ pub(crate) fn never_retry(topology: &Topology) -> Vec<bool> {
         caller.policy.hedge_us.is_none()
             && !ends[hop]
                 .iter()
-                .any(|code| code.is_failure() && retries_on(caller, *code))
+                .any(|ended| caller.lists(*ended) && !caller.has_committed(*ended))
     };
     topology.callers.iter().enumerate().map(never).collect()
 }
@@ -184,84 +185,82 @@ fn works(fault: &Fault) -> Option<bool> {
 }
 
 /// How an attempt on each link can end.
-fn possible_ends(topology: &Topology) -> Vec<BTreeSet<Code>> {
+fn possible_ends(topology: &Topology) -> Vec<BTreeSet<Ended>> {
     let mut ends = vec![BTreeSet::new(); topology.callers.len()];
-    let mut below = BTreeSet::from([if topology.load.invalid_item {
-        Code::INVALID_ARGUMENT
+    // How the work of a service can end.
+    let mut work = BTreeSet::from([if topology.load.invalid_item {
+        Code::INVALID_ARGUMENT.into()
     } else {
-        Code::OK
+        Ended::from(Code::OK)
     }]);
     for (hop, service) in topology.services.iter().enumerate().rev() {
         let caller = &topology.callers[hop];
-        let is_bottom = hop + 1 == topology.services.len();
-        let handed_up = |code: &Code| match service.on_failure {
-            Some(answer) if code.is_failure() && !is_bottom => answer,
-            _ => *code,
-        };
         let fault = &service.fault;
         let is_always = fault.when == When::ALWAYS;
-        let mut own: BTreeSet<Code> = below.iter().map(handed_up).collect();
+        let mut own = std::mem::take(&mut work);
         match fault.kind {
             Kind::None => {}
             Kind::Fail(fail) if fail.after => {
-                if own.contains(&Code::OK) {
-                    own.insert(fail.code);
+                if may_end(&own, Code::OK) {
+                    own.insert(fail.into());
                 }
                 if is_always {
-                    own.remove(&Code::OK);
+                    own.retain(|ended| ended.code.is_failure());
                 }
             }
             Kind::Overload { code, .. } => {
-                own.insert(code);
+                own.insert(code.into());
             }
-            Kind::Refuse => own = BTreeSet::from([Code::UNAVAILABLE]),
-            Kind::Hang => {
+            Kind::Refuse => own = BTreeSet::from([Ended::REFUSED]),
+            Kind::Hang | Kind::Fail(_) | Kind::Cut(_) => {
                 if is_always {
                     own.clear();
                 }
-            }
-            Kind::Fail(_) | Kind::Cut(_) => {
-                let code = match fault.kind {
-                    Kind::Cut(cut) => cut.code(caller.raw_codes),
-                    Kind::Fail(fail) => fail.code,
-                    _ => Code::UNKNOWN,
-                };
-                if is_always {
-                    own.clear();
+                match fault.kind {
+                    Kind::Fail(fail) => own.extend([Ended::from(fail)]),
+                    Kind::Cut(cut) => own.extend([caller.sees(cut)]),
+                    _ => {}
                 }
-                own.insert(code);
                 if matches!(fault.kind, Kind::Cut(_)) && may_lose(topology, hop) {
-                    own.insert(Cut::Connection.code(caller.raw_codes));
+                    own.insert(caller.sees(Cut::Connection));
                 }
             }
         }
         if leaves(topology) {
-            own.insert(Code::DEADLINE_EXCEEDED);
+            own.insert(Code::DEADLINE_EXCEEDED.into());
+            own.extend(caller.policy.attempt_timeout_us.map(|_| caller.timed_out()));
         }
         let client = caller.client_fault.and_then(|client| match client.fault.kind {
-            Kind::Fail(fail) => Some((fail.code, client.inside)),
+            Kind::Fail(fail) => Some((fail.code.into(), client.inside)),
             _ => None,
         });
-        own.extend(client.filter(|(_, inside)| *inside).map(|(code, _)| code));
-        below.clone_from(&own);
-        below.extend(client.map(|(code, _)| code));
+        own.extend(client.filter(|(_, inside)| *inside).map(|(ended, _)| ended));
+        let calls = own.iter().copied().chain(client.map(|(ended, _)| ended));
+        let answer = hop.checked_sub(1).and_then(|above| topology.services[above].on_failure);
+        work = calls.map(|ended| caller.hands_up(ended).translated(answer)).collect();
         ends[hop] = own;
     }
     ends
 }
 
-/// The one end, where there is but one.
-fn certain(ends: &BTreeSet<Code>) -> Option<Code> {
-    ends.first().copied().filter(|_| ends.len() == 1)
+/// Whether one of these ends has the code.
+fn may_end(ends: &BTreeSet<Ended>, code: Code) -> bool {
+    ends.iter().any(|ended| ended.code == code)
+}
+
+/// The one code, where there is but one.
+fn certain(ends: &BTreeSet<Ended>) -> Option<Code> {
+    let first = ends.first()?.code;
+    ends.iter().all(|ended| ended.code == first).then_some(first)
 }
 
 /// Attempts on a link for so many calls.
-fn sent(topology: &Topology, hop: usize, calls: Range, ends: &BTreeSet<Code>) -> Range {
+fn sent(topology: &Topology, hop: usize, calls: Range, ends: &BTreeSet<Ended>) -> Range {
     let caller = &topology.callers[hop];
     let no_attempt = caller.client_fault.is_some_and(|client| !client.inside) || (hop > 0 && leaves(topology));
     let least = if no_attempt { Count::ZERO } else { calls.min };
     let retries = u64::from(caller.attempts - 1);
-    let is_retried = |code: &Code| code.is_failure() && retries_on(caller, *code) && !is_final(topology, hop, *code);
+    let is_retried = |ended: &Ended| caller.tries_again(*ended);
     if !ends.iter().any(is_retried) && caller.policy.hedge_us.is_none() {
         return Range {
             min: least,
@@ -295,26 +294,6 @@ fn sent(topology: &Topology, hop: usize, calls: Range, ends: &BTreeSet<Code>) ->
     Range {
         min: least + floor.min(most),
         max: calls.max + most,
-    }
-}
-
-fn retries_on(caller: &Caller, code: Code) -> bool {
-    match &caller.retry_on {
-        RetryOn::Any => true,
-        RetryOn::Codes(codes) => codes.contains(&code),
-    }
-}
-
-/// Whether the fault's own answer is one that nobody tries again.
-fn is_final(topology: &Topology, hop: usize, code: Code) -> bool {
-    let policy = &topology.callers[hop].policy;
-    match topology.services[hop].fault.kind {
-        // Where the same code comes from below, it is not this fault's.
-        Kind::Fail(fail) if fail.code == code && !fail.after && topology.services[hop].fault.when == When::ALWAYS => {
-            (fail.headers && !policy.commits_late)
-                || (fail.pushback_ms.is_some_and(|ms| ms < 0) && !policy.ignores_pushback)
-        }
-        _ => false,
     }
 }
 

@@ -1,8 +1,9 @@
 //! The topology as the four rooms use it: what can never act is gone, and every count has a place in one flat row.
 
 use crate::count::Count;
-use crate::fault::{Cut, Fault, Kind};
-use crate::topology::{Code, Policy, RetryOn, Topology};
+use crate::ended::Ended;
+use crate::fault::{Fault, Kind};
+use crate::topology::{Caller, Code, Topology};
 
 /// A topology without its names.
 #[derive(Debug, Clone)]
@@ -20,10 +21,11 @@ pub(crate) struct Chain {
 /// One link: a caller and the service it calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Hop {
-    pub(crate) attempts: u32,
-    pub(crate) retry_on: RetryOn,
+    pub(crate) caller: Caller,
     pub(crate) trouble: Trouble,
     pub(crate) on_failure: Option<Code>,
+    /// Whether an attempt path may come here more than once in a request.
+    pub(crate) repeats_paths: bool,
 }
 
 /// A fault that can act.
@@ -32,30 +34,13 @@ pub(crate) enum Trouble {
     None,
     Refuse,
     Fail {
-        code: Code,
+        /// How it ends the attempt.
+        ended: Ended,
         after: bool,
-        /// Whether the answer has begun when it fails, so that nobody tries it again.
-        is_final: bool,
-        /// Whether it is no answer but an end of the connection or the stream.
-        cuts: bool,
         first: First,
         /// Strictly between 0 and 1; `None` means certain.
         chance: Option<f64>,
     },
-}
-
-/// How an attempt ended, as its caller sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ended {
-    pub(crate) code: Code,
-    /// Whether nobody may try it again, whatever the code.
-    pub(crate) is_final: bool,
-}
-
-impl From<Code> for Ended {
-    fn from(code: Code) -> Self {
-        Self { code, is_final: false }
-    }
 }
 
 /// Over what `first` counts, and how far. Never 0.
@@ -134,15 +119,19 @@ impl Layout {
 impl Chain {
     pub(crate) fn new(topology: &Topology) -> Self {
         let load = topology.load;
-        let hops: Vec<Hop> = topology
+        let mut repeats_paths = false;
+        let hops = topology
             .callers
             .iter()
             .zip(&topology.services)
-            .map(|(caller, service)| Hop {
-                attempts: caller.attempts.max(1),
-                retry_on: caller.retry_on.clone(),
-                trouble: Trouble::new(service.fault, load.requests, caller.raw_codes, &caller.policy),
-                on_failure: service.on_failure,
+            .map(|(caller, service)| {
+                repeats_paths |= caller.repeats_paths();
+                Hop {
+                    trouble: Trouble::new(service.fault, load.requests, caller),
+                    caller: caller.clone(),
+                    on_failure: service.on_failure,
+                    repeats_paths,
+                }
             })
             .collect();
         let layout = Layout::new(topology);
@@ -181,33 +170,11 @@ impl Chain {
     }
 
     /// What the bottom's handler answers.
-    pub(crate) fn bottom_answer(&self) -> Code {
+    pub(crate) fn bottom_answer(&self) -> Ended {
         if self.invalid_item {
-            Code::INVALID_ARGUMENT
+            Code::INVALID_ARGUMENT.into()
         } else {
-            Code::OK
-        }
-    }
-}
-
-impl Hop {
-    /// Whether the caller tries a call again that ended so, attempts permitting.
-    pub(crate) fn retries(&self, ended: Ended) -> bool {
-        let code = ended.code;
-        code.is_failure()
-            && !ended.is_final
-            && match &self.retry_on {
-                RetryOn::Any => true,
-                RetryOn::Codes(codes) => codes.contains(&code),
-            }
-    }
-
-    /// What the service makes of its own call's end.
-    pub(crate) fn hands_up(&self, code: Code) -> Code {
-        if code.is_failure() {
-            self.on_failure.unwrap_or(code)
-        } else {
-            code
+            Code::OK.into()
         }
     }
 }
@@ -215,15 +182,11 @@ impl Hop {
 impl Trouble {
     /// Drops what cannot act: `first=0`, a chance of 0, and a chance that is no number (no draw is below it). To a single
     /// request the process is the request.
-    fn new(fault: Fault, requests: u64, raw_codes: bool, policy: &Policy) -> Self {
-        let (code, after, is_final) = match fault.kind {
+    fn new(fault: Fault, requests: u64, caller: &Caller) -> Self {
+        let (ended, after) = match fault.kind {
             Kind::Refuse => return Self::Refuse,
-            Kind::Fail(fail) => {
-                let begun = fail.headers && !policy.commits_late;
-                let unwanted = fail.pushback_ms.is_some_and(|ms| ms < 0) && !policy.ignores_pushback;
-                (fail.code, fail.after, begun || unwanted)
-            }
-            Kind::Cut(cut) => (cut.code(raw_codes), false, false),
+            Kind::Fail(fail) => (fail.into(), fail.after),
+            Kind::Cut(cut) => (caller.sees(cut), false),
             // Where these act, the clock answers.
             Kind::None | Kind::Hang | Kind::Overload { .. } => return Self::None,
         };
@@ -241,10 +204,8 @@ impl Trouble {
             Some(_) => return Self::None,
         };
         Self::Fail {
-            code,
+            ended,
             after,
-            is_final,
-            cuts: matches!(fault.kind, Kind::Cut(_)),
             first,
             chance,
         }
@@ -257,41 +218,11 @@ impl Trouble {
         }
     }
 
-    /// Whether it ends connections or streams.
-    pub(crate) fn cuts(&self) -> bool {
-        matches!(self, Self::Fail { cuts: true, .. })
-    }
-
     /// The same fault with another `first`.
-    pub(crate) fn with_first(self, first: First) -> Self {
-        match self {
-            Self::Fail {
-                code,
-                after,
-                is_final,
-                cuts,
-                chance,
-                ..
-            } => Self::Fail {
-                code,
-                after,
-                is_final,
-                cuts,
-                first,
-                chance,
-            },
-            other => other,
+    pub(crate) fn with_first(mut self, other: First) -> Self {
+        if let Self::Fail { first, .. } = &mut self {
+            *first = other;
         }
-    }
-}
-
-impl Cut {
-    /// What a caller sees.
-    pub(crate) fn code(self, raw_codes: bool) -> Code {
-        match self {
-            Self::Stream(code) => code,
-            Self::Connection | Self::GoAway if raw_codes => Code::UNKNOWN,
-            Self::Connection | Self::GoAway => Code::UNAVAILABLE,
-        }
+        self
     }
 }

@@ -9,8 +9,9 @@
 //! A `first` beside the chances makes the state part of the end: the recursion then runs over the arrivals each `first`
 //! has left. That is exact too and can be large; [`MOST_STEPS`] ends it, and the answer is then `None`.
 
-use crate::chain::{Chain, Ended, First, Trouble, What};
+use crate::chain::{Chain, First, Trouble, What};
 use crate::count::Count;
+use crate::ended::Ended;
 use crate::topology::Code;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -102,24 +103,11 @@ pub(crate) fn extent_of_free_choice(chain: &Chain) -> Vec<Moment> {
     const EITHER: f64 = 0.5;
     let mut free = chain.clone();
     for hop in &mut free.hops {
-        if let Trouble::Fail {
-            code,
-            after,
-            is_final,
-            cuts,
-            first,
-            ..
-        } = hop.trouble
-            && first != First::Every
+        if let Trouble::Fail { first, chance, .. } = &mut hop.trouble
+            && *first != First::Every
         {
-            hop.trouble = Trouble::Fail {
-                code,
-                after,
-                is_final,
-                cuts,
-                first: First::Every,
-                chance: Some(EITHER),
-            };
+            *first = First::Every;
+            *chance = Some(EITHER);
         }
     }
     let mut recursion = Recursion::new(&free);
@@ -209,13 +197,13 @@ impl Spread {
 /// The arrivals that each counting `first` has left, by hop; 0 also where nothing counts.
 type State = Rc<[u64]>;
 /// How a call or an attempt can end.
-type Ends<How> = Rc<BTreeMap<(How, State), Spread>>;
+type Ends = Rc<BTreeMap<(Ended, State), Spread>>;
 
 struct Recursion<'a> {
     chain: &'a Chain,
     fresh: State,
-    calls: BTreeMap<(usize, State), Ends<Code>>,
-    attempts: BTreeMap<(usize, State), Ends<Ended>>,
+    calls: BTreeMap<(usize, State), Ends>,
+    attempts: BTreeMap<(usize, State), Ends>,
     /// The steps left; `None` without a limit.
     steps: Option<u64>,
 }
@@ -256,24 +244,24 @@ impl<'a> Recursion<'a> {
             requests.insert(state.clone(), nothing.plus_one(layout.ended(Code::OK)));
             return Some(requests);
         }
-        for ((code, left), spread) in self.call(0, state)?.iter() {
+        for ((ended, left), spread) in self.call(0, state)?.iter() {
             let renewed = |(hop, left): (usize, &u64)| match self.chain.hops[hop].trouble.first() {
                 First::OfRequest(_) => self.fresh[hop],
                 First::Every | First::OfProcess(_) => *left,
             };
             let left: State = left.iter().enumerate().map(renewed).collect();
-            mix(&mut requests, left, spread.clone().plus_one(layout.ended(*code)));
+            mix(&mut requests, left, spread.clone().plus_one(layout.ended(ended.code)));
         }
         Some(requests)
     }
 
-    fn call(&mut self, hop: usize, state: &State) -> Option<Ends<Code>> {
+    fn call(&mut self, hop: usize, state: &State) -> Option<Ends> {
         let key = (hop, state.clone());
         if let Some(known) = self.calls.get(&key) {
             return Some(known.clone());
         }
         let chain = self.chain;
-        let caller = &chain.hops[hop];
+        let caller = &chain.hops[hop].caller;
         let begun = Spread::nothing(chain).plus_one(chain.layout.at(hop, What::Calls));
         let mut alive = BTreeMap::from([(state.clone(), begun)]);
         let mut ends = BTreeMap::new();
@@ -283,10 +271,10 @@ impl<'a> Recursion<'a> {
                 for ((ended, left), spread) in self.attempt(hop, &state)?.iter() {
                     self.count_step()?;
                     let spread = before.then(spread);
-                    if attempt < caller.attempts && caller.retries(*ended) {
+                    if attempt < caller.attempts && caller.tries_again(*ended) {
                         mix(&mut next, left.clone(), spread);
                     } else {
-                        mix(&mut ends, (ended.code, left.clone()), spread);
+                        mix(&mut ends, (caller.hands_up(*ended), left.clone()), spread);
                     }
                 }
             }
@@ -297,7 +285,7 @@ impl<'a> Recursion<'a> {
         Some(ends)
     }
 
-    fn attempt(&mut self, hop: usize, state: &State) -> Option<Ends<Ended>> {
+    fn attempt(&mut self, hop: usize, state: &State) -> Option<Ends> {
         let key = (hop, state.clone());
         if let Some(known) = self.attempts.get(&key) {
             return Some(known.clone());
@@ -312,18 +300,15 @@ impl<'a> Recursion<'a> {
         match self.chain.hops[hop].trouble {
             Trouble::Refuse => {
                 let lost = sent.plus_one(layout.at(hop, What::Lost));
-                mix(&mut ends, (Code::UNAVAILABLE.into(), state.clone()), lost);
+                mix(&mut ends, (Ended::REFUSED, state.clone()), lost);
             }
             Trouble::None => self.work(hop, state, &received, None, &mut ends)?,
             Trouble::Fail {
-                code,
+                ended: failed,
                 after,
-                is_final,
-                cuts,
                 first,
                 chance,
             } => {
-                let failed = Ended { code, is_final };
                 let in_range = first == First::Every || state[hop] > 0;
                 let mut left = state.to_vec();
                 left[hop] = left[hop].saturating_sub(1);
@@ -337,7 +322,7 @@ impl<'a> Recursion<'a> {
                     if after {
                         self.work(hop, &left, &failing, Some(failed), &mut ends)?;
                     } else {
-                        let failing = if cuts {
+                        let failing = if failed.by_transport {
                             failing.plus_one(layout.at(hop, What::Cut))
                         } else {
                             failing
@@ -369,20 +354,24 @@ impl<'a> Recursion<'a> {
         ends: &mut BTreeMap<(Ended, State), Spread>,
     ) -> Option<()> {
         let chain = self.chain;
-        let mut end = |answer: Code, state: State, spread: Spread| {
-            if answer.is_failure() {
-                mix(ends, (answer.into(), state), spread);
+        let mut end = |answer: Ended, state: State, spread: Spread| {
+            if answer.code.is_failure() {
+                mix(ends, (answer, state), spread);
             } else {
                 let spread = spread.plus_one(chain.layout.at(hop, What::WorkDone));
-                mix(ends, (failure.unwrap_or(answer.into()), state), spread);
+                mix(ends, (failure.unwrap_or(answer), state), spread);
             }
         };
         if chain.is_bottom(hop) {
             end(chain.bottom_answer(), state.clone(), before.clone());
         } else {
-            for ((code, left), spread) in self.call(hop + 1, state)?.iter() {
+            for ((ended, left), spread) in self.call(hop + 1, state)?.iter() {
                 self.count_step()?;
-                end(chain.hops[hop].hands_up(*code), left.clone(), before.then(spread));
+                end(
+                    ended.translated(chain.hops[hop].on_failure),
+                    left.clone(),
+                    before.then(spread),
+                );
             }
         }
         Some(())

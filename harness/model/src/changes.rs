@@ -75,8 +75,8 @@ pub fn formula(topology: &Topology) -> String {
     };
     let hops = chain.hops.iter().zip(multiplies);
     let factors: Vec<u32> = hops
-        .filter(|(hop, multiplies)| *multiplies && hop.attempts > 1)
-        .map(|(hop, _)| hop.attempts)
+        .filter(|(hop, multiplies)| *multiplies && hop.caller.attempts > 1)
+        .map(|(hop, _)| hop.caller.attempts)
         .collect();
     if needs_clock(&acts) {
         // Limits and times cut the product down; then there is only the number.

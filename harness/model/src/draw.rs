@@ -4,8 +4,10 @@
 //! the attempt path from the client's down, for a fault in a caller its place, then for the occurrence, `x = mix(x XOR number)`; for the chance of a delay once
 //! more with the number 1; the draw is the upper 53 bits of `x` over 2^53. `mix` is a step of `SplitMix64`.
 
+use std::collections::HashMap;
+
 /// The state of a draw whose path is not complete.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Draw(u64);
 
 impl Draw {
@@ -17,10 +19,9 @@ impl Draw {
         Self(split_mix(self.0 ^ number))
     }
 
-    /// Whether the kind of a fault happens: from 0, included, to 1, excluded. No path comes twice in one request, so the
-    /// occurrence is always 0.
-    pub(crate) fn share(self) -> f64 {
-        self.then(FIRST_OCCURRENCE).number()
+    /// Whether the kind of a fault happens: from 0, included, to 1, excluded.
+    pub(crate) fn share(self, occurrence: u64) -> f64 {
+        self.then(occurrence).number()
     }
 
     /// The draws of a fault in a caller, inside or outside its loop: a number that no attempt has stands behind the path.
@@ -29,8 +30,8 @@ impl Draw {
     }
 
     /// Whether its delay happens.
-    pub(crate) fn share_of_delay(self) -> f64 {
-        self.then(FIRST_OCCURRENCE).then(1).number()
+    pub(crate) fn share_of_delay(self, occurrence: u64) -> f64 {
+        self.then(occurrence).then(1).number()
     }
 
     fn number(self) -> f64 {
@@ -39,7 +40,33 @@ impl Draw {
     }
 }
 
-const FIRST_OCCURRENCE: u64 = 0;
+/// Paths of one request that a service tells apart; every other one is as if it came for the first time.
+const MOST_PATHS: usize = 65_536;
+
+/// How often each path of one request has come, at each place that draws.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Occurrences(Vec<HashMap<Draw, u64>>);
+
+impl Occurrences {
+    /// How often this path came here before.
+    pub(crate) fn before(&mut self, place: usize, path: Draw) -> u64 {
+        if self.0.len() <= place {
+            self.0.resize_with(place + 1, HashMap::new);
+        }
+        let known = &mut self.0[place];
+        if known.len() >= MOST_PATHS && !known.contains_key(&path) {
+            return 0;
+        }
+        let times = known.entry(path).or_default();
+        *times += 1;
+        *times - 1
+    }
+
+    /// Another request begins.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
 
 fn split_mix(state: u64) -> u64 {
     let mut z = state.wrapping_add(0x9E37_79B9_7F4A_7C15);

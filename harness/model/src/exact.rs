@@ -5,8 +5,9 @@
 //! which some `first` runs out. That happens once per `first`, so the cost is a few passes over the hops, whatever the
 //! counts are. Requests are handled in the same way, one level further up.
 
-use crate::chain::{Chain, Ended, First, Hop, Trouble, What};
+use crate::chain::{Chain, First, Hop, Trouble, What};
 use crate::count::Count;
+use crate::ended::Ended;
 use crate::topology::Code;
 
 /// The counts of a run, and what single requests of it look like.
@@ -155,15 +156,15 @@ impl<'a> Walk<'a> {
         let code = if self.chain.hops.is_empty() {
             Code::OK
         } else {
-            self.call(0, &mut counts, State::Moves)
+            self.call(0, &mut counts, State::Moves).code
         };
         counts[self.chain.layout.ended(code)] += Count::ONE;
         counts
     }
 
-    fn call(&mut self, hop: usize, counts: &mut [Count], state: State) -> Code {
+    fn call(&mut self, hop: usize, counts: &mut [Count], state: State) -> Ended {
         let chain = self.chain;
-        let caller = &chain.hops[hop];
+        let caller = &chain.hops[hop].caller;
         counts[chain.layout.at(hop, What::Calls)] += Count::ONE;
         let last_link = chain.layout.at(chain.hops.len() - 1, What::Sent);
         let mut left = u64::from(caller.attempts);
@@ -176,7 +177,7 @@ impl<'a> Walk<'a> {
             } else {
                 self.repeats(&profile)
             };
-            let mut times = if caller.retries(ended) {
+            let mut times = if caller.tries_again(ended) {
                 fits.min(left)
             } else {
                 fits.min(1)
@@ -191,9 +192,9 @@ impl<'a> Walk<'a> {
             add(counts, &profile, times);
             leading_down += if profile[last_link] > Count::ZERO { times } else { 0 };
             left -= times;
-            if left == 0 || !caller.retries(ended) {
+            if left == 0 || !caller.tries_again(ended) {
                 counts[multiplied(chain, hop)] += if leading_down > 1 { Count::ONE } else { Count::ZERO };
-                return ended.code;
+                return caller.hands_up(ended);
             }
         }
     }
@@ -206,11 +207,9 @@ impl<'a> Walk<'a> {
         let failure = match service.trouble {
             Trouble::Refuse => {
                 counts[layout.at(hop, What::Lost)] += Count::ONE;
-                return Code::UNAVAILABLE.into();
+                return Ended::REFUSED;
             }
-            Trouble::Fail {
-                code, after, is_final, ..
-            } if self.remaining[hop].acts() => Some((Ended { code, is_final }, after)),
+            Trouble::Fail { ended, after, .. } if self.remaining[hop].acts() => Some((ended, after)),
             Trouble::Fail { .. } | Trouble::None => None,
         };
         counts[layout.at(hop, What::Received)] += Count::ONE;
@@ -219,7 +218,7 @@ impl<'a> Walk<'a> {
             self.remaining[hop].spend(Count::ONE);
         }
         if let Some((failed, false)) = failure {
-            if service.trouble.cuts() {
+            if failed.by_transport {
                 counts[layout.at(hop, What::Cut)] += Count::ONE;
             }
             return failed;
@@ -227,13 +226,13 @@ impl<'a> Walk<'a> {
         let answer = if chain.is_bottom(hop) {
             chain.bottom_answer()
         } else {
-            service.hands_up(self.call(hop + 1, counts, state))
+            self.call(hop + 1, counts, state).translated(service.on_failure)
         };
-        if answer.is_failure() {
-            return answer.into();
+        if answer.code.is_failure() {
+            return answer;
         }
         counts[layout.at(hop, What::WorkDone)] += Count::ONE;
-        failure.map_or(answer.into(), |(failed, _)| failed)
+        failure.map_or(answer, |(failed, _)| failed)
     }
 
     /// How many attempts with this profile fit before some `first` runs out.

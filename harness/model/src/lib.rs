@@ -25,6 +25,7 @@ mod changes;
 mod clock;
 mod count;
 mod draw;
+mod ended;
 mod exact;
 pub mod fault;
 mod prediction;

@@ -1,7 +1,8 @@
 //! The run as its draws make it: every arrival is walked.
 
-use crate::chain::{Chain, Ended, First, Trouble, What};
-use crate::draw::Draw;
+use crate::chain::{Chain, First, Trouble, What};
+use crate::draw::{Draw, Occurrences};
+use crate::ended::Ended;
 use crate::topology::Code;
 
 /// The most attempts one replay walks: far above the arrivals a run may have, and still seconds.
@@ -19,14 +20,16 @@ pub(crate) fn run(chain: &Chain) -> Option<Vec<u64>> {
         attempts_left: MOST_ATTEMPTS,
         in_process: none_before.clone(),
         in_request: none_before,
+        came: Occurrences::default(),
     };
     for request in (0..chain.requests).map(|index| chain.first_request.wrapping_add(index)) {
         walk.in_request.fill(0);
+        walk.came.clear();
         let begun = Draw::of_request(chain.seed, request);
         let code = if chain.hops.is_empty() {
             Code::OK
         } else {
-            walk.call(0, begun)?
+            walk.call(0, begun)?.code
         };
         walk.counts[chain.layout.ended(code)] += 1;
     }
@@ -40,17 +43,19 @@ struct Walk<'a> {
     /// Arrivals so far, by hop.
     in_process: Vec<u64>,
     in_request: Vec<u64>,
+    /// Paths so far, where they may come again.
+    came: Occurrences,
 }
 
 impl Walk<'_> {
-    fn call(&mut self, hop: usize, path: Draw) -> Option<Code> {
-        let caller = &self.chain.hops[hop];
+    fn call(&mut self, hop: usize, path: Draw) -> Option<Ended> {
+        let caller = &self.chain.hops[hop].caller;
         self.counts[self.chain.layout.at(hop, What::Calls)] += 1;
         let mut attempt = 1;
         loop {
-            let ended = self.attempt(hop, path.then(u64::from(attempt)))?;
-            if attempt == caller.attempts || !caller.retries(ended) {
-                return Some(ended.code);
+            let ended = self.attempt(hop, caller.path(path, attempt))?;
+            if attempt == caller.attempts || !caller.tries_again(ended) {
+                return Some(caller.hands_up(ended));
             }
             attempt += 1;
         }
@@ -63,7 +68,7 @@ impl Walk<'_> {
         self.counts[chain.layout.at(hop, What::Sent)] += 1;
         if service.trouble == Trouble::Refuse {
             self.counts[chain.layout.at(hop, What::Lost)] += 1;
-            return Some(Code::UNAVAILABLE.into());
+            return Some(Ended::REFUSED);
         }
         self.counts[chain.layout.at(hop, What::Received)] += 1;
         self.counts[chain.layout.arrivals()] += 1;
@@ -71,31 +76,30 @@ impl Walk<'_> {
         self.in_process[hop] += 1;
         self.in_request[hop] += 1;
         if let Some((failed, false)) = failure {
-            self.counts[chain.layout.at(hop, What::Cut)] += u64::from(service.trouble.cuts());
+            self.counts[chain.layout.at(hop, What::Cut)] += u64::from(failed.by_transport);
             return Some(failed);
         }
         let answer = if chain.is_bottom(hop) {
             chain.bottom_answer()
         } else {
-            service.hands_up(self.call(hop + 1, path)?)
+            self.call(hop + 1, path)?.translated(service.on_failure)
         };
-        if answer.is_failure() {
-            return Some(answer.into());
+        if answer.code.is_failure() {
+            return Some(answer);
         }
         self.counts[chain.layout.at(hop, What::WorkDone)] += 1;
-        Some(failure.map_or(answer.into(), |(failed, _)| failed))
+        Some(failure.map_or(answer, |(failed, _)| failed))
     }
 
     /// The failure the fault has for this arrival, and whether it comes after the work.
-    fn failure(&self, hop: usize, path: Draw) -> Option<(Ended, bool)> {
+    fn failure(&mut self, hop: usize, path: Draw) -> Option<(Ended, bool)> {
+        let service = &self.chain.hops[hop];
         let Trouble::Fail {
-            code,
+            ended,
             after,
-            is_final,
             first,
             chance,
-            ..
-        } = self.chain.hops[hop].trouble
+        } = service.trouble
         else {
             return None;
         };
@@ -104,7 +108,14 @@ impl Walk<'_> {
             First::OfRequest(first) => self.in_request[hop] < first,
             First::OfProcess(first) => self.in_process[hop] < first,
         };
-        let drawn = chance.is_none_or(|chance| path.share() < chance);
-        (in_range && drawn).then_some((Ended { code, is_final }, after))
+        let drawn = chance.is_none_or(|chance| {
+            let occurrence = if service.repeats_paths {
+                self.came.before(hop, path)
+            } else {
+                0
+            };
+            path.share(occurrence) < chance
+        });
+        (in_range && drawn).then_some((ended, after))
     }
 }

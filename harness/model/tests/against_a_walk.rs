@@ -4,7 +4,7 @@
 mod support;
 
 use model::{Code, Count, Draws, Kind, Predicted, Topology, predict};
-use support::{Ask, Counted, Random, random_topology, walk_with_documented_draws};
+use support::{Ask, Counted, Random, random_clockwork, random_topology, walk_with_documented_draws};
 
 const ANYTHING: Ask = Ask {
     depth: 4,
@@ -13,6 +13,7 @@ const ANYTHING: Ask = Ask {
     chances: false,
     firsts: true,
     per_process: true,
+    layers: 0,
 };
 
 fn assert_exact(topology: &Topology, counted: &Counted) {
@@ -109,6 +110,53 @@ fn many_requests_agree() {
                 ..ANYTHING
             },
         );
+        assert_exact(&topology, &walk_with_documented_draws(&topology));
+    }
+}
+
+const LAYERED: Ask = Ask {
+    depth: 6,
+    attempts: 3,
+    requests: 3,
+    chances: false,
+    firsts: true,
+    per_process: true,
+    layers: 50,
+};
+
+#[test]
+fn twenty_thousand_chains_of_proxies_agree() {
+    let mut random = Random(0x9_0C51E5);
+    for _ in 0..20_000 {
+        let topology = random_topology(&mut random, LAYERED);
+        assert_exact(&topology, &walk_with_documented_draws(&topology));
+    }
+}
+
+#[test]
+fn ten_thousand_replays_through_proxies_agree() {
+    let mut random = Random(0x0E_170E);
+    for _ in 0..10_000 {
+        let ask = Ask {
+            chances: true,
+            firsts: random.chance(30),
+            ..LAYERED
+        };
+        let topology = random_topology(&mut random, ask);
+        assert_exact(&topology, &walk_with_documented_draws(&topology));
+    }
+}
+
+#[test]
+fn the_clock_agrees_on_six_thousand_chains_of_proxies() {
+    let mut random = Random(0x71_C70C);
+    for round in 0..6_000 {
+        let ask = Ask {
+            chances: round % 2 == 0,
+            ..LAYERED
+        };
+        let mut topology = random_topology(&mut random, ask);
+        random_clockwork(&mut topology, &mut random, ask);
         assert_exact(&topology, &walk_with_documented_draws(&topology));
     }
 }

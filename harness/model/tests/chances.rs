@@ -12,7 +12,7 @@ fn enumerate(topology: &Topology, limit: usize) -> Option<Vec<(f64, Counted)>> {
     let mut script: Vec<bool> = Vec::new();
     loop {
         let (mut position, mut chance) = (0, 1.0);
-        let drawn = |_: u64, _: &[u32], p: f64| {
+        let drawn = |_: u64, _: &[u32], _: u64, p: f64| {
             if p <= 0.0 || p >= 1.0 {
                 return p >= 1.0;
             }
@@ -133,6 +133,7 @@ const SMALL: Ask = Ask {
     chances: true,
     firsts: false,
     per_process: false,
+    layers: 0,
 };
 
 #[test]
@@ -165,4 +166,17 @@ fn chances_and_firsts_of_the_process() {
         },
         1_000,
     );
+}
+
+#[test]
+fn chances_below_proxies() {
+    let ask = Ask {
+        depth: 5,
+        attempts: 2,
+        requests: 1,
+        layers: 50,
+        ..SMALL
+    };
+    against_every_way(0x9_0C51, ask, 1_500);
+    against_every_way(0x9_0C52, Ask { firsts: true, ..ask }, 500);
 }

@@ -555,7 +555,7 @@ fn what_cannot_be_followed_has_a_ceiling() {
 fn the_clock_agrees_with_the_rooms_that_need_none() {
     let mut random = Random(0xC10C);
     let mut compared = 0;
-    for _ in 0..3_000 {
+    for round in 0..4_000 {
         let ask = Ask {
             depth: 4,
             attempts: 3,
@@ -563,6 +563,7 @@ fn the_clock_agrees_with_the_rooms_that_need_none() {
             chances: true,
             firsts: true,
             per_process: true,
+            layers: 50 * (round % 2),
         };
         let plain = random_topology(&mut random, ask);
         let expected = predict(&plain, Draws::Replay);

@@ -3,7 +3,7 @@
 
 mod support;
 
-use model::{Code, Count, Draws, Fault, Kind, Prediction, changes, formula, predict};
+use model::{Code, Count, Draws, Fault, Kind, Layer, Prediction, Topology, changes, formula, predict};
 use support::{DOWN, FAILED_PRECONDITION, Fail, NOT_FOUND, REFUSE, chain, fail, headline, with_bottom};
 
 fn received(prediction: &Prediction) -> Vec<u128> {
@@ -68,12 +68,71 @@ fn the_bottom_always_fails() {
 
 #[test]
 fn an_application_and_a_proxy_of_three_on_every_hop() {
-    // Every second service is the proxy, which works and hands failures up.
-    let topology = with_bottom(&[1, 3, 3, 3, 3, 3, 3], fail(DOWN));
-    let received = received(&predict(&topology, Draws::Forecast));
-    assert_eq!([received[0], received[2], received[4], received[6]], [1, 9, 81, 729]);
-    assert_eq!(received[0] + received[2] + received[4] + received[6], 820);
-    assert_eq!(formula(&topology), "3 x 3 x 3 x 3 x 3 x 3");
+    for layer in [Layer::Proxy, Layer::Envoy] {
+        let topology = with_proxies(3, 3, 3, layer, fail(DOWN));
+        let prediction = predict(&topology, Draws::Forecast);
+        let received = received(&prediction);
+        // Every second service is the proxy.
+        assert_eq!([received[0], received[2], received[4], received[6]], [1, 9, 81, 729]);
+        assert_eq!([received[1], received[3], received[5]], [3, 27, 243]);
+        assert_eq!(formula(&topology), "3 x 3 x 3 x 3 x 3 x 3");
+        assert_eq!(prediction.per_request.still_fails, Some(1.0));
+        assert_eq!(changes(&topology).len(), 12);
+    }
+}
+
+/// So many links between services, each caller with so many attempts of its code, each through a proxy of so many.
+fn with_proxies(links: usize, code: u32, proxy: u32, layer: Layer, fault: Fault) -> Topology {
+    let attempts: Vec<u32> = [1]
+        .into_iter()
+        .chain([code, proxy].into_iter().cycle().take(2 * links))
+        .collect();
+    let mut topology = with_bottom(&attempts, fault);
+    for caller in topology.callers.iter_mut().skip(2).step_by(2) {
+        caller.layer = layer;
+    }
+    topology
+}
+
+#[test]
+fn twelve_links_are_counted_whatever_stands_on_them() {
+    let bottom = |topology: &Topology| *received(&predict(topology, Draws::Forecast)).last().unwrap();
+    for (attempts, expected) in [(2, 4_096), (3, 531_441)] {
+        let attempts: Vec<u32> = [1].into_iter().chain([attempts; 12]).collect();
+        let mut topology = with_bottom(&attempts, fail(DOWN));
+        topology.load.deadline_us = Some(10_000_000);
+        assert_eq!(bottom(&topology), expected);
+        // A relay that hands up what was begun does not end it, and one that translates it does.
+        topology.services[6].on_failure = Some(FAILED_PRECONDITION);
+        assert_eq!(bottom(&topology), u128::from(attempts[1]).pow(6));
+    }
+    for layer in [Layer::Proxy, Layer::Envoy] {
+        let mut topology = with_proxies(12, 3, 3, layer, fail(DOWN));
+        assert_eq!(bottom(&topology), 3_u128.pow(24));
+        assert_eq!(formula(&topology), ["3"; 24].join(" x "));
+        assert_eq!(changes(&topology).len(), 48);
+        for caller in &mut topology.callers {
+            caller.attempts = 100;
+        }
+        topology.callers[0].attempts = 1;
+        let prediction = predict(&topology, Draws::Forecast);
+        assert_eq!(prediction.services[24].received.min, Count::Beyond);
+        assert_eq!(prediction.services[19].received.min, Count::Of(100_u128.pow(19)));
+        // A `first` that runs out in the middle of such a tree costs a descent.
+        topology.services[24].fault = first(1_000_000_007);
+        let prediction = predict(&topology, Draws::Forecast);
+        assert_eq!(prediction.services[24].received.min, Count::Of(1_000_000_008));
+        assert_eq!(prediction.services[20].received.min, Count::Of(11));
+    }
+}
+
+#[test]
+fn twelve_links_of_proxies_have_a_closed_form_too() {
+    // With every attempt on every layer the bottom is called until it works: 2 calls in the mean.
+    let topology = with_proxies(12, 3, 3, Layer::Proxy, fail(Fail { p: Some(0.5), ..DOWN }));
+    let prediction = predict(&topology, Draws::Forecast);
+    assert!((prediction.per_request.mean.unwrap() - 2.0).abs() < 1e-9);
+    assert_eq!(prediction.per_request.worst, Count::Of(3_u128.pow(24)));
 }
 
 #[test]

@@ -3,23 +3,31 @@
 
 mod support;
 
-use model::verdict::{Disturbance, Judgement, Observation, Observed, ObservedLink, Verdict, judge};
-use model::{Code, Count, Draws, Fault, Prediction, Topology, predict};
+use model::verdict::{Disturbance, Judgement, Observation, Observed, ObservedLink, Reason, Verdict, judge};
+use model::{Code, Count, Draws, Fault, Layer, Prediction, Topology, predict};
 use std::collections::BTreeMap;
-use support::{Counted, DOWN, Fail, REFUSE, Random, fail, headline, walk_with_documented_draws};
+use support::{
+    Ask, Counted, DOWN, Fail, REFUSE, Random, fail, headline, random_topology, walk_with_documented_draws,
+    walk_with_undeclared, with_bottom,
+};
 
 /// What an undisturbed run of this chain shows.
 fn whole(topology: &Topology, counted: &Counted) -> Observation {
-    let service = |(number, service): (usize, &model::Service)| Observed {
-        name: service.name.clone(),
-        received: Some(counted.received[number]),
-        foreign: 0,
-        traced: Some(counted.received[number]),
-        spans_made: Some(counted.received[number] * 3),
-        spans_collected: Some(counted.received[number] * 3),
-        in_flight: 0,
-        unanswered: 0,
-        is_traced: true,
+    let service = |(number, service): (usize, &model::Service)| {
+        // An Envoy makes no spans.
+        let is_traced = (topology.callers.get(number + 1)).is_none_or(|caller| caller.layer != Layer::Envoy);
+        let received = counted.received[number];
+        Observed {
+            name: service.name.clone(),
+            received: Some(received),
+            foreign: 0,
+            traced: is_traced.then_some(received),
+            spans_made: is_traced.then_some(received * 3),
+            spans_collected: is_traced.then_some(received * 3),
+            in_flight: 0,
+            unanswered: 0,
+            is_traced,
+        }
     };
     let link = |(number, caller): (usize, &model::Caller)| ObservedLink {
         from: caller.name.clone(),
@@ -478,4 +486,163 @@ fn a_machine_that_was_late_leaves_no_verdict_on_counts_that_depend_on_time() {
     let (prediction, mut observation) = timed();
     observation.latest = late(90_000);
     assert_eq!(judge(&prediction, &observation).verdict, Verdict::AsPredicted);
+}
+
+const ANY_CHAIN: Ask = Ask {
+    depth: 6,
+    attempts: 3,
+    requests: 3,
+    chances: true,
+    firsts: true,
+    per_process: true,
+    layers: 50,
+};
+
+/// Takes some spans of some service away, where there are any.
+fn lose_spans(observation: &mut Observation, random: &mut Random) {
+    for service in &mut observation.services {
+        if random.chance(50) {
+            service.traced = service.traced.map(|spans| spans.saturating_sub(1 + random.below(3)));
+            service.spans_collected = service
+                .spans_collected
+                .map(|spans| spans.saturating_sub(1 + random.below(3)));
+        }
+    }
+}
+
+/// The links of which a judgement says that more was received than sent.
+fn multiplied(judgement: &Judgement) -> Vec<(&str, &str, u64, u64)> {
+    let of = |reason| match reason {
+        &Reason::LinkSurplus {
+            ref from,
+            ref to,
+            sent,
+            received,
+        } => Some((from.as_str(), to.as_str(), sent, received)),
+        _ => None,
+    };
+    judgement.reasons.iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_layer_nobody_declared_is_found_on_any_link_of_a_thousand_chains_that_fail() {
+    let mut random = Random(0x1A_7E2);
+    for round in 0..1_000 {
+        let depth = 1 + random.below(6);
+        let attempts: Vec<u32> = (0..depth)
+            .map(|_| u32::try_from(1 + random.below(3)).unwrap())
+            .collect();
+        let mut topology = with_bottom(&attempts, fail(DOWN));
+        for caller in topology.callers.iter_mut().skip(1) {
+            caller.layer = random.pick(&[Layer::Code, Layer::Proxy, Layer::Envoy]);
+        }
+        topology.load.requests = 1 + random.below(3);
+        let behind = usize::try_from(random.below(depth)).unwrap();
+        let factor = 2 + random.below(4);
+        let counted = walk_with_undeclared(&topology, behind, u32::try_from(factor).unwrap());
+        let prediction = predict(&topology, Draws::Replay);
+        let mut observation = whole(&topology, &counted);
+        if round % 2 == 1 {
+            lose_spans(&mut observation, &mut random);
+            observation.disturbances.push(Disturbance::DuplicateSpans {
+                service: topology.services[0].name.clone(),
+                count: 1,
+            });
+        }
+        let judgement = judge(&prediction, &observation);
+        let (from, to) = (&topology.callers[behind].name, &topology.services[behind].name);
+        let sent = counted.sent[behind];
+        assert_eq!(judgement.verdict, Verdict::NotAsPredicted);
+        assert_eq!(
+            multiplied(&judgement),
+            [(from.as_str(), to.as_str(), sent, sent * factor)]
+        );
+        // What follows from it further down is said after it.
+        assert_eq!(judgement.reasons[0].kind(), "link_surplus");
+        let text = judgement.reasons[0].to_string();
+        assert!(text.contains(&format!(", {factor} times as many: ")), "{text}");
+        let named = |kind| kinds(&judgement).iter().filter(|named| **named == kind).count();
+        let below = topology.services.len() - behind;
+        assert_eq!((named("surplus"), named("sent_surplus")), (below, below - 1));
+    }
+}
+
+#[test]
+fn a_layer_nobody_declared_is_found_wherever_it_tried_again() {
+    let mut random = Random(0x41DE);
+    let (mut found, mut idle) = (0, 0);
+    while found < 1_000 {
+        let topology = random_topology(&mut random, ANY_CHAIN);
+        let behind = usize::try_from(random.below(topology.callers.len() as u64)).unwrap();
+        let attempts = u32::try_from(2 + random.below(4)).unwrap();
+        let counted = walk_with_undeclared(&topology, behind, attempts);
+        let mut observation = whole(&topology, &counted);
+        let lost = random.chance(50);
+        if lost {
+            lose_spans(&mut observation, &mut random);
+        }
+        let judgement = judge(&predict(&topology, Draws::Replay), &observation);
+        let (sent, received) = (counted.sent[behind], counted.received[behind]);
+        if received <= sent {
+            // It passed everything on once, or nothing arrived.
+            assert_eq!(multiplied(&judgement), []);
+            if !lost && counted == walk_with_documented_draws(&topology) {
+                assert_eq!(judgement.verdict, Verdict::AsPredicted, "{topology:#?}");
+                idle += 1;
+            }
+            continue;
+        }
+        let (from, to) = (&topology.callers[behind].name, &topology.services[behind].name);
+        assert_eq!(
+            multiplied(&judgement),
+            [(from.as_str(), to.as_str(), sent, received)],
+            "{topology:#?}"
+        );
+        assert_eq!(
+            (judgement.verdict, judgement.reasons[0].kind()),
+            (Verdict::NotAsPredicted, "link_surplus")
+        );
+        found += 1;
+    }
+    assert!(idle > 300, "{idle}");
+}
+
+#[test]
+fn no_layer_is_found_in_two_thousand_chains_that_declare_all_of_theirs() {
+    let mut random = Random(0x0_1D1E);
+    for _ in 0..2_000 {
+        let topology = random_topology(&mut random, ANY_CHAIN);
+        let prediction = predict(&topology, Draws::Replay);
+        let mut observation = whole(&topology, &walk_with_documented_draws(&topology));
+        let judgement = judge(&prediction, &observation);
+        assert_eq!(
+            (judgement.verdict, judgement.reasons),
+            (Verdict::AsPredicted, Vec::new()),
+            "{topology:#?}"
+        );
+        lose_spans(&mut observation, &mut random);
+        assert_eq!(multiplied(&judge(&prediction, &observation)), []);
+    }
+}
+
+#[test]
+fn a_hidden_layer_behind_a_sender_that_died_is_not_proven_and_behind_any_other_is() {
+    let topology = headline(fail(DOWN));
+    let prediction = predict(&topology, Draws::Replay);
+    for behind in 0..4 {
+        for died in 0..4 {
+            let mut observation = whole(&topology, &walk_with_undeclared(&topology, behind, 4));
+            observation.disturbances.push(Disturbance::ProcessDied {
+                service: topology.callers[died].name.clone(),
+                how: "signal 9".to_owned(),
+            });
+            let judgement = judge(&prediction, &observation);
+            let expected = if died == behind {
+                Verdict::Incomplete
+            } else {
+                Verdict::NotAsPredicted
+            };
+            assert_eq!(judgement.verdict, expected, "behind {behind}, {died} died");
+        }
+    }
 }

@@ -4,13 +4,15 @@
 //! matters to may come before it, the course forks, and [`Choices`] says which way it goes.
 
 use super::choices::Choices;
+use super::is_drawn;
 use super::limits::Limits;
 use super::time::Span;
 use crate::acting::{APART_US, hop_us};
-use crate::chain::{Ended, Layout, What};
-use crate::draw::Draw;
+use crate::chain::{Layout, What};
+use crate::draw::{Draw, Occurrences};
+use crate::ended::Ended;
 use crate::fault::{Fault, Kind, When};
-use crate::topology::{Backoff, Caller, Code, PassesOn, RetryOn, Service, Topology};
+use crate::topology::{Backoff, Caller, Code, Layer, PassesOn, Service, Topology};
 use std::collections::{BTreeMap, HashMap};
 
 /// Which requests one course has.
@@ -48,8 +50,8 @@ struct Call {
     parent: Option<AttemptId>,
     request: u64,
     deadline: Option<Deadline>,
-    draw: Draw,
-    /// Whether what caused it was an attempt after the first.
+    path: Draw,
+    /// Whether the nearest code above made it in an attempt after its first: proxies between leave that as it was.
     from_retry: bool,
     made: u32,
     outstanding: Vec<AttemptId>,
@@ -95,6 +97,7 @@ enum AttemptStage {
 struct Attempt {
     call: CallId,
     number: u32,
+    path: Draw,
     stage: AttemptStage,
     /// Whether nobody waits for it any more.
     is_alone: bool,
@@ -116,7 +119,7 @@ enum Event {
     AttemptReady(AttemptId, Option<Code>),
     Arrive(AttemptId),
     Work(AttemptId),
-    Answer(AttemptId, Ended, Option<i32>),
+    Answer(AttemptId, Ended),
     Timeout(AttemptId),
     CallDeadline(CallId),
     ArrivalDeadline(AttemptId),
@@ -154,6 +157,8 @@ struct Hop {
     inside: u64,
     /// Whether arrivals or calls of different requests, or of one, share anything here.
     shares: bool,
+    /// Whether an attempt path may come here more than once in a request.
+    repeats_paths: bool,
 }
 
 /// One request that is under way.
@@ -162,6 +167,7 @@ struct Request {
     arrived: Vec<u64>,
     passed_out: Vec<u64>,
     arrivals: u64,
+    came: Occurrences,
 }
 
 pub(super) struct Course<'a> {
@@ -196,22 +202,6 @@ impl<'a> Course<'a> {
         choices: &'a mut Choices,
         most_steps: &mut u64,
     ) -> Option<Came> {
-        let hop = |(caller, service): (&Caller, &Service)| {
-            let counts = |fault: &Fault| {
-                fault.when.first.is_some() || fault.delay.is_some_and(|delay| delay.when.first.is_some())
-            };
-            Hop {
-                limits: Limits::new(&caller.policy),
-                arrived: 0,
-                passed_out: 0,
-                inside: 0,
-                shares: caller.policy.throttle.is_some()
-                    || caller.policy.budget.is_some()
-                    || counts(&service.fault)
-                    || caller.client_fault.is_some_and(|client| counts(&client.fault))
-                    || matches!(service.fault.kind, Kind::Overload { .. } | Kind::Cut(_)),
-            }
-        };
         let mut course = Self {
             chain,
             layout,
@@ -223,7 +213,7 @@ impl<'a> Course<'a> {
             pushed: 0,
             calls: Vec::new(),
             attempts: Vec::new(),
-            hops: chain.callers.iter().zip(&chain.services).map(hop).collect(),
+            hops: hops(chain),
             alive: HashMap::new(),
             origins: 0,
             ending: None,
@@ -406,25 +396,25 @@ impl<'a> Course<'a> {
             Event::Ready(call, None) => self.begin_call(call),
             Event::Ready(call, Some(code)) => {
                 self.count(self.calls[call].hop, What::Calls);
-                self.finish(call, code);
+                self.finish(call, code.into());
             }
             Event::AttemptReady(attempt, None) => self.leave_caller(attempt),
             Event::AttemptReady(attempt, Some(code)) => {
                 self.count(self.hop_of(attempt), What::Lost);
-                self.answered(attempt, code.into(), None);
+                self.answered(attempt, code.into());
             }
             Event::Arrive(attempt) => self.arrive(attempt),
             Event::Work(attempt) => self.work(attempt),
-            Event::Answer(attempt, ended, pushback) => self.answered(attempt, ended, pushback),
+            Event::Answer(attempt, ended) => self.answered(attempt, ended),
             Event::Timeout(attempt) => {
                 self.abandon(attempt);
-                self.answered(attempt, Code::DEADLINE_EXCEEDED.into(), None);
+                self.answered(attempt, self.chain.callers[self.hop_of(attempt)].timed_out());
             }
             Event::CallDeadline(call) => {
                 self.ending = self.origin(event);
                 self.drop_call(call);
                 self.ending = None;
-                self.deliver(call, Code::DEADLINE_EXCEEDED);
+                self.deliver(call, Code::DEADLINE_EXCEEDED.into());
             }
             Event::ArrivalDeadline(attempt) => {
                 self.ending = self.origin(event);
@@ -447,6 +437,7 @@ impl<'a> Course<'a> {
                 arrived: vec![0; hops],
                 passed_out: vec![0; hops],
                 arrivals: 0,
+                came: Occurrences::default(),
             },
         );
         if let Some(interval) = load.interval_us
@@ -485,7 +476,7 @@ impl<'a> Course<'a> {
         parent: Option<AttemptId>,
         request: u64,
         deadline: Option<Deadline>,
-        draw: Draw,
+        path: Draw,
         from_retry: bool,
     ) -> CallId {
         self.calls.push(Call {
@@ -493,7 +484,7 @@ impl<'a> Course<'a> {
             parent,
             request,
             deadline,
-            draw,
+            path,
             from_retry,
             made: 0,
             outstanding: Vec::new(),
@@ -509,9 +500,9 @@ impl<'a> Course<'a> {
 
     /// The fault in the caller's way out that meets a whole call, and then the call.
     fn pass_client_fault(&mut self, call: CallId) {
-        let (hop, request, draw, deadline) = {
+        let (hop, request, path, deadline) = {
             let call = &self.calls[call];
-            (call.hop, call.request, call.draw, call.deadline)
+            (call.hop, call.request, call.path, call.deadline)
         };
         if let Some(deadline) = deadline {
             self.push(deadline.at.timer(0, 0), Event::CallDeadline(call));
@@ -519,7 +510,7 @@ impl<'a> Course<'a> {
         match self.chain.callers[hop].client_fault.filter(|client| !client.inside) {
             None => self.begin_call(call),
             Some(client) => {
-                let (wait, code) = self.decide_out(hop, request, draw.in_caller(false), &client.fault);
+                let (wait, code) = self.decide_out(hop, request, path.in_caller(false), &client.fault);
                 match wait {
                     None => self.happen(Event::Ready(call, code)),
                     Some((least, most)) => self.push(self.now.timer(least, most), Event::Ready(call, code)),
@@ -533,7 +524,7 @@ impl<'a> Course<'a> {
         &mut self,
         hop: usize,
         request: u64,
-        draw: Draw,
+        path: Draw,
         fault: &Fault,
     ) -> (Option<(u64, u64)>, Option<Code>) {
         let of_request = self.alive.get_mut(&request).map_or(0, |alive| {
@@ -542,7 +533,8 @@ impl<'a> Course<'a> {
         });
         let of_process = self.hops[hop].passed_out;
         self.hops[hop].passed_out += 1;
-        let (wait, kind) = decide(fault, of_request, of_process, draw);
+        let occurrence = self.occurrence(hop, self.hops.len() + hop, request, path);
+        let (wait, kind) = decide(fault, of_request, of_process, path, occurrence);
         let code = match kind {
             Kind::Fail(fail) => Some(fail.code),
             _ => None,
@@ -578,10 +570,11 @@ impl<'a> Course<'a> {
         let is_retry = std::mem::take(&mut state.is_waiting);
         state.paid = None;
         let (number, request, deadline) = (state.made, state.request, state.deadline);
-        let draw = state.draw.then(number.into());
+        let path = caller.path(state.path, number);
         self.attempts.push(Attempt {
             call,
             number,
+            path,
             stage: AttemptStage::OnItsWay,
             is_alone: false,
             holds_place: false,
@@ -602,7 +595,7 @@ impl<'a> Course<'a> {
         match caller.client_fault.filter(|client| client.inside) {
             None => self.leave_caller(attempt),
             Some(client) => {
-                let (wait, code) = self.decide_out(hop, request, draw.in_caller(true), &client.fault);
+                let (wait, code) = self.decide_out(hop, request, path.in_caller(true), &client.fault);
                 match wait {
                     None => self.happen(Event::AttemptReady(attempt, code)),
                     Some((least, most)) => self.push(self.now.timer(least, most), Event::AttemptReady(attempt, code)),
@@ -620,7 +613,7 @@ impl<'a> Course<'a> {
         let there = self.now.within(self.hop_us);
         if self.chain.services[hop].fault.kind == Kind::Refuse {
             self.count(hop, What::Lost);
-            self.push(there, Event::Answer(attempt, Code::UNAVAILABLE.into(), None));
+            self.push(there, Event::Answer(attempt, Ended::REFUSED));
         } else {
             self.push(there, Event::Arrive(attempt));
         }
@@ -629,7 +622,7 @@ impl<'a> Course<'a> {
     fn arrive(&mut self, attempt: AttemptId) {
         let call = self.attempts[attempt].call;
         let (hop, request) = (self.calls[call].hop, self.calls[call].request);
-        let draw = self.calls[call].draw.then(self.attempts[attempt].number.into());
+        let path = self.attempts[attempt].path;
         let fault = self.chain.services[hop].fault;
         self.count(hop, What::Received);
         self.came.counts[self.layout.arrivals()] += 1;
@@ -651,11 +644,12 @@ impl<'a> Course<'a> {
         if let Some(deadline) = self.attempts[attempt].deadline {
             self.push(deadline.at.timer(0, 0), Event::ArrivalDeadline(attempt));
         }
-        let (wait, kind) = decide(&fault, of_request, of_process, draw);
+        let occurrence = self.occurrence(hop, hop, request, path);
+        let (wait, kind) = decide(&fault, of_request, of_process, path, occurrence);
         self.attempts[attempt].fault = kind;
         if let Kind::Overload { capacity, code } = kind {
             if self.hops[hop].inside >= u64::from(capacity) {
-                return self.reply(attempt, code.into(), None);
+                return self.reply(attempt, code.into());
             }
             self.hops[hop].inside += 1;
             self.attempts[attempt].holds_place = true;
@@ -672,15 +666,9 @@ impl<'a> Course<'a> {
             Kind::Hang => return,
             Kind::Cut(cut) => {
                 self.count(hop, What::Cut);
-                return self.reply(attempt, cut.code(self.chain.callers[hop].raw_codes).into(), None);
+                return self.reply(attempt, self.chain.callers[hop].sees(cut));
             }
-            Kind::Fail(fail) if !fail.after => {
-                let ended = Ended {
-                    code: fail.code,
-                    is_final: fail.headers && !self.chain.callers[hop].policy.commits_late,
-                };
-                return self.reply(attempt, ended, fail.pushback_ms);
-            }
+            Kind::Fail(fail) if !fail.after => return self.reply(attempt, fail.into()),
             Kind::None | Kind::Refuse | Kind::Fail(_) | Kind::Overload { .. } => {}
         }
         if hop + 1 == self.hops.len() {
@@ -689,15 +677,35 @@ impl<'a> Course<'a> {
             } else {
                 Code::OK
             };
-            return self.worked(attempt, own);
+            return self.worked(attempt, own.into());
         }
         let deadline = self.passed_on(attempt, hop);
-        let call = &self.calls[self.attempts[attempt].call];
-        let (request, number) = (call.request, self.attempts[attempt].number);
-        let draw = call.draw.then(number.into());
-        let child = self.new_call(hop + 1, Some(attempt), request, deadline, draw, number > 1);
+        let (request, path) = (
+            self.calls[self.attempts[attempt].call].request,
+            self.attempts[attempt].path,
+        );
+        let from_retry = self.arrived_as_retry(attempt);
+        let child = self.new_call(hop + 1, Some(attempt), request, deadline, path, from_retry);
         self.attempts[attempt].child = Some(child);
         self.pass_client_fault(child);
+    }
+
+    /// Whether `grpc-previous-rpc-attempts` comes with an arrival: code writes it anew, a proxy leaves it as it was.
+    fn arrived_as_retry(&self, attempt: AttemptId) -> bool {
+        let Attempt { call, number, .. } = self.attempts[attempt];
+        match self.caller(call).layer {
+            Layer::Code => number > 1,
+            Layer::Proxy | Layer::Envoy => self.calls[call].from_retry,
+        }
+    }
+
+    /// How often a path of a request has come at a place before, the place being at this hop.
+    fn occurrence(&mut self, hop: usize, place: usize, request: u64, path: Draw) -> u64 {
+        if !self.hops[hop].repeats_paths {
+            return 0;
+        }
+        let request = self.alive.get_mut(&request);
+        request.map_or(0, |alive| alive.came.before(place, path))
     }
 
     /// The deadline of the call that a service makes.
@@ -718,23 +726,23 @@ impl<'a> Course<'a> {
     }
 
     /// The work of a service has ended by itself.
-    fn worked(&mut self, attempt: AttemptId, own: Code) {
+    fn worked(&mut self, attempt: AttemptId, own: Ended) {
         let hop = self.hop_of(attempt);
-        if own.is_failure() {
-            return self.reply(attempt, own.into(), None);
+        if own.code.is_failure() {
+            return self.reply(attempt, own);
         }
         self.count(hop, What::WorkDone);
         match self.attempts[attempt].fault {
-            Kind::Fail(fail) => self.reply(attempt, fail.code.into(), fail.pushback_ms),
-            _ => self.reply(attempt, own.into(), None),
+            Kind::Fail(fail) => self.reply(attempt, fail.into()),
+            _ => self.reply(attempt, own),
         }
     }
 
     /// A service has its answer.
-    fn reply(&mut self, attempt: AttemptId, ended: Ended, pushback: Option<i32>) {
+    fn reply(&mut self, attempt: AttemptId, ended: Ended) {
         self.leave_service(attempt);
         if !self.attempts[attempt].is_alone {
-            self.push(self.now.within(self.hop_us), Event::Answer(attempt, ended, pushback));
+            self.push(self.now.within(self.hop_us), Event::Answer(attempt, ended));
         }
     }
 
@@ -756,7 +764,7 @@ impl<'a> Course<'a> {
         self.count(hop, What::Unanswered);
         self.push(
             self.now.within(self.hop_us),
-            Event::Answer(attempt, Code::DEADLINE_EXCEEDED.into(), None),
+            Event::Answer(attempt, Code::DEADLINE_EXCEEDED.into()),
         );
         self.stop_work(attempt, hop);
     }
@@ -825,25 +833,25 @@ impl<'a> Course<'a> {
     }
 
     /// An attempt has ended for its caller.
-    fn answered(&mut self, attempt: AttemptId, ended: Ended, pushback: Option<i32>) {
+    fn answered(&mut self, attempt: AttemptId, ended: Ended) {
         let call = self.attempts[attempt].call;
         let hop = self.calls[call].hop;
         self.calls[call].outstanding.retain(|other| *other != attempt);
         // An attempt that has ended is no longer under way when the next is asked for.
         self.end_attempt(attempt);
-        let next = self.after_failure(call, ended, pushback);
+        let next = self.after_failure(call, ended);
         let is_hedged = self.caller(call).policy.hedge_us.is_some();
         match next {
             Next::Deliver => {
                 if !ended.code.is_failure() {
                     self.hops[hop].limits.reward();
                 }
-                self.finish(call, ended.code);
+                self.finish(call, ended);
             }
             Next::GiveUp if is_hedged && !self.calls[call].outstanding.is_empty() => {
                 self.calls[call].stage = CallStage::SendsNoMore;
             }
-            Next::GiveUp => self.finish(call, ended.code),
+            Next::GiveUp => self.finish(call, ended),
             Next::Again(wait) => {
                 let state = &mut self.calls[call];
                 state.waits += 1;
@@ -860,19 +868,16 @@ impl<'a> Course<'a> {
     }
 
     /// What follows the end of an attempt, by the order of checks of gRFC A6 and its implementations.
-    fn after_failure(&mut self, call: CallId, ended: Ended, pushback: Option<i32>) -> Next {
+    fn after_failure(&mut self, call: CallId, ended: Ended) -> Next {
         let caller = self.caller(call);
         let policy = &caller.policy;
-        if !ended.code.is_failure() || ended.is_final {
+        if !ended.code.is_failure() || caller.has_committed(ended) {
             return Next::Deliver;
         }
-        let pushback = pushback.filter(|_| !policy.ignores_pushback);
+        let pushback = caller.hears_ms(ended);
         let unwanted = pushback.is_some_and(|ms| ms < 0);
         let hop = self.calls[call].hop;
-        let is_retryable = match &caller.retry_on {
-            RetryOn::Any => true,
-            RetryOn::Codes(codes) => codes.contains(&ended.code),
-        };
+        let is_retryable = caller.lists(ended);
         if is_retryable || unwanted {
             self.hops[hop].limits.punish();
         }
@@ -945,24 +950,17 @@ impl<'a> Course<'a> {
     }
 
     /// A call has its answer, and lets go of everything else.
-    fn finish(&mut self, call: CallId, code: Code) {
+    fn finish(&mut self, call: CallId, ended: Ended) {
         self.drop_call(call);
-        self.deliver(call, code);
+        self.deliver(call, ended);
     }
 
-    fn deliver(&mut self, call: CallId, code: Code) {
-        match self.calls[call].parent {
-            None => self.end_request(call, code),
-            Some(attempt) => {
-                let hop = self.hop_of(attempt);
-                let code = if code.is_failure() {
-                    self.chain.services[hop].on_failure.unwrap_or(code)
-                } else {
-                    code
-                };
-                self.worked(attempt, code);
-            }
-        }
+    fn deliver(&mut self, call: CallId, ended: Ended) {
+        let Some(attempt) = self.calls[call].parent else {
+            return self.end_request(call, ended.code);
+        };
+        let on_failure = self.chain.services[self.hop_of(attempt)].on_failure;
+        self.worked(attempt, self.caller(call).hands_up(ended).translated(on_failure));
     }
 
     /// Takes timers out of the queue that do nothing any more.
@@ -987,6 +985,35 @@ impl<'a> Course<'a> {
     }
 }
 
+/// The links before anything has happened.
+fn hops(chain: &Topology) -> Vec<Hop> {
+    let counts =
+        |fault: &Fault| fault.when.first.is_some() || fault.delay.is_some_and(|delay| delay.when.first.is_some());
+    // Attempts that share a path come one behind another, unless work goes on that its caller has given up.
+    let is_crowded = is_drawn(chain)
+        && (chain.services.iter().any(|service| service.detached)
+            || (chain.callers.iter()).any(|caller| caller.repeats_paths() && caller.policy.hedge_us.is_some()));
+    let mut repeats_paths = false;
+    let hop = |(caller, service): (&Caller, &Service)| {
+        repeats_paths |= caller.repeats_paths();
+        Hop {
+            limits: Limits::new(&caller.policy),
+            arrived: 0,
+            passed_out: 0,
+            inside: 0,
+            shares: caller.policy.throttle.is_some()
+                || caller.policy.budget.is_some()
+                || counts(&service.fault)
+                || caller.client_fault.is_some_and(|client| counts(&client.fault))
+                || matches!(service.fault.kind, Kind::Overload { .. } | Kind::Cut(_))
+                // Which of two arrivals under one path comes first decides what each of them draws.
+                || (repeats_paths && is_crowded),
+            repeats_paths,
+        }
+    };
+    chain.callers.iter().zip(&chain.services).map(hop).collect()
+}
+
 /// Steps between two sweeps of the queue.
 const STEPS_BETWEEN_SWEEPS: u64 = 64;
 /// Comparisons that cost as much as an event.
@@ -1001,13 +1028,15 @@ enum Next {
 }
 
 /// How long an arrival waits, microseconds at least and at most, and what happens to it then.
-fn decide(fault: &Fault, of_request: u64, of_process: u64, draw: Draw) -> (Option<(u64, u64)>, Kind) {
+fn decide(fault: &Fault, of_request: u64, of_process: u64, path: Draw, occurrence: u64) -> (Option<(u64, u64)>, Kind) {
     let meets = |when: &When, share: f64| {
         let before = if when.per_process { of_process } else { of_request };
         when.first.is_none_or(|first| before < first) && when.p.is_none_or(|p| share < p)
     };
-    let wait = fault.delay.filter(|delay| meets(&delay.when, draw.share_of_delay()));
-    let kind = if meets(&fault.when, draw.share()) {
+    let wait = fault
+        .delay
+        .filter(|delay| meets(&delay.when, path.share_of_delay(occurrence)));
+    let kind = if meets(&fault.when, path.share(occurrence)) {
         fault.kind
     } else {
         Kind::None

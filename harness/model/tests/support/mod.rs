@@ -1,9 +1,9 @@
 //! What the tests hold the model against: random chains, and a walk of the tree that knows none of the model's shortcuts.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
-use model::fault::{self, Kind, When};
+use model::fault::{self, ClientFault, Cut, Kind, When};
 use model::{Caller, Code, Fault, Layer, Load, PassesOn, Policy, RetryOn, Service, Topology};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 pub const NOT_FOUND: Code = Code(5);
 pub const FAILED_PRECONDITION: Code = Code(9);
@@ -137,6 +137,8 @@ pub struct Ask {
     pub chances: bool,
     pub firsts: bool,
     pub per_process: bool,
+    /// So many links in a hundred have a proxy or an Envoy; if any, answers are more than a code.
+    pub layers: u64,
 }
 
 const CODES: [Code; 4] = [Code::UNAVAILABLE, Code(13), Code(8), Code::INVALID_ARGUMENT];
@@ -173,7 +175,55 @@ pub fn random_topology(random: &mut Random, ask: Ask) -> Topology {
         invalid_item: random.chance(10),
         ..topology.load
     };
+    if ask.layers > 0 {
+        for link in 0..topology.callers.len() {
+            random_layer(&mut topology, link, random, ask);
+        }
+    }
     topology
+}
+
+fn random_layer(topology: &mut Topology, link: usize, random: &mut Random, ask: Ask) {
+    let caller = &mut topology.callers[link];
+    if link > 0 && random.chance(ask.layers) {
+        caller.layer = random.pick(&[Layer::Proxy, Layer::Envoy]);
+        topology.services[link - 1].on_failure = None;
+    }
+    caller.answers_only = random.chance(25);
+    caller.raw_codes = random.chance(15);
+    caller.policy.commits_late = random.chance(30);
+    caller.policy.ignores_pushback = random.chance(30);
+    let fault = &mut topology.services[link].fault;
+    if let Kind::Fail(told) = &mut fault.kind {
+        told.headers = !told.after && random.chance(30);
+        told.pushback_ms = random.chance(40).then(|| random.pick(&[-1, -1, 0, 7]));
+        if random.chance(25) {
+            let cuts = [
+                Cut::Connection,
+                Cut::GoAway,
+                Cut::Stream(Code::INTERNAL),
+                Cut::Stream(Code::UNAVAILABLE),
+            ];
+            fault.kind = Kind::Cut(random.pick(&cuts));
+        }
+    }
+}
+
+/// What only the room with a clock answers: calls that are tried once because they came as a retry, and faults in callers.
+pub fn random_clockwork(topology: &mut Topology, random: &mut Random, ask: Ask) {
+    for caller in &mut topology.callers {
+        caller.policy.only_first_tries = random.chance(40);
+        if random.chance(25) {
+            caller.client_fault = Some(ClientFault {
+                fault: fail(Fail {
+                    first: (ask.firsts && random.chance(60)).then(|| random.below(5)),
+                    p: ask.chances.then(|| random.pick(&[0.1, 0.5, 0.8])),
+                    ..DOWN
+                }),
+                inside: random.chance(60),
+            });
+        }
+    }
 }
 
 fn random_fault(random: &mut Random, ask: Ask) -> Fault {
@@ -209,17 +259,89 @@ pub struct Counted {
     pub ended: BTreeMap<Code, u64>,
 }
 
+/// How an attempt ended, as its caller sees it.
+#[derive(Clone, Copy)]
+pub struct End {
+    pub code: Code,
+    pub lost: bool,
+    pub begun: bool,
+    pub pushback: Option<i32>,
+}
+
+impl End {
+    pub fn answered(code: Code) -> Self {
+        Self {
+            code,
+            lost: false,
+            begun: false,
+            pushback: None,
+        }
+    }
+
+    pub fn lost(code: Code) -> Self {
+        Self {
+            lost: true,
+            ..Self::answered(code)
+        }
+    }
+
+    /// What a caller sees of a fault that does not wait for the work.
+    pub fn of(kind: Kind, caller: &Caller) -> Option<Self> {
+        match kind {
+            Kind::Fail(fail) => Some(Self {
+                begun: fail.headers,
+                pushback: fail.pushback_ms,
+                ..Self::answered(fail.code)
+            }),
+            Kind::Cut(_) if caller.layer == Layer::Envoy => Some(Self::lost(Code::UNAVAILABLE)),
+            Kind::Cut(Cut::Stream(code)) => Some(Self::lost(code)),
+            Kind::Cut(_) if caller.raw_codes => Some(Self::lost(Code::UNKNOWN)),
+            Kind::Cut(_) => Some(Self::lost(Code::UNAVAILABLE)),
+            _ => None,
+        }
+    }
+
+    /// Whether this caller tries it again.
+    pub fn again(self, caller: &Caller) -> bool {
+        if self.code == Code::OK || (self.begun && !caller.policy.commits_late) || (self.lost && caller.answers_only) {
+            return false;
+        }
+        if self.pushback.is_some_and(|ms| ms < 0) && !caller.policy.ignores_pushback {
+            return false;
+        }
+        if caller.layer == Layer::Envoy && ![1, 4, 8, 13, 14].contains(&self.code.0) {
+            return false;
+        }
+        match &caller.retry_on {
+            RetryOn::Any => true,
+            RetryOn::Codes(codes) => codes.contains(&self.code),
+        }
+    }
+
+    /// What goes up from this caller.
+    pub fn up(self, caller: &Caller) -> Self {
+        match caller.layer {
+            Layer::Code => Self::answered(self.code),
+            Layer::Proxy | Layer::Envoy => Self { lost: false, ..self },
+        }
+    }
+}
+
 /// A walk of every arrival, one after another.
 pub struct Walk<'a, Drawn> {
     pub topology: &'a Topology,
     pub counted: Counted,
-    /// Whether an arrival's draw comes out below p: request, path, p.
+    /// Whether a draw comes out below p: request, path, how often that came here before, p.
     pub drawn: Drawn,
+    /// Arrivals before, by place: the services, then the callers with their own faults.
     pub before_in_process: Vec<u64>,
     pub before_in_request: Vec<u64>,
+    pub paths: HashMap<(usize, Vec<u32>), u64>,
+    /// A proxy that forwards the attempt path as it came.
+    pub undeclared: Option<usize>,
 }
 
-impl<'a, Drawn: FnMut(u64, &[u32], f64) -> bool> Walk<'a, Drawn> {
+impl<'a, Drawn: FnMut(u64, &[u32], u64, f64) -> bool> Walk<'a, Drawn> {
     pub fn new(topology: &'a Topology, drawn: Drawn) -> Self {
         let zeros = vec![0; topology.services.len()];
         let counted = Counted {
@@ -233,8 +355,10 @@ impl<'a, Drawn: FnMut(u64, &[u32], f64) -> bool> Walk<'a, Drawn> {
             topology,
             counted,
             drawn,
-            before_in_process: zeros.clone(),
-            before_in_request: zeros,
+            before_in_process: vec![0; 2 * zeros.len()],
+            before_in_request: vec![0; 2 * zeros.len()],
+            paths: HashMap::new(),
+            undeclared: None,
         }
     }
 
@@ -247,74 +371,108 @@ impl<'a, Drawn: FnMut(u64, &[u32], f64) -> bool> Walk<'a, Drawn> {
 
     pub fn request(&mut self, request: u64) -> Code {
         self.before_in_request.fill(0);
-        let code = self.call(0, request, &[]);
+        self.paths.clear();
+        let code = self.call(0, request, &[], 0).code;
         *self.counted.ended.entry(code).or_default() += 1;
         code
     }
 
-    fn call(&mut self, link: usize, request: u64, path: &[u32]) -> Code {
+    /// `previous` is what `grpc-previous-rpc-attempts` said to whoever calls now.
+    fn call(&mut self, link: usize, request: u64, path: &[u32], previous: u32) -> End {
+        let caller = &self.topology.callers[link];
         self.counted.calls[link] += 1;
-        let mut last = Code::OK;
-        for attempt in 1..=self.topology.callers[link].attempts {
-            let path: Vec<u32> = path.iter().copied().chain([attempt]).collect();
-            self.counted.sent[link] += 1;
-            last = self.arrive(link, request, &path);
-            let again = match &self.topology.callers[link].retry_on {
-                RetryOn::Any => last != Code::OK,
-                RetryOn::Codes(codes) => last != Code::OK && codes.contains(&last),
+        if let Some(failed) = self.own_fault(link, false, request, path) {
+            return failed.up(caller);
+        }
+        let most = if caller.policy.only_first_tries && previous > 0 {
+            1
+        } else {
+            caller.attempts
+        };
+        let mut last = End::answered(Code::OK);
+        for attempt in 1..=most {
+            let is_numbered = caller.layer != Layer::Envoy && self.undeclared != Some(link);
+            let number = is_numbered.then_some(attempt);
+            let path: Vec<u32> = path.iter().copied().chain(number).collect();
+            let told = if caller.layer == Layer::Code {
+                attempt - 1
+            } else {
+                previous
             };
-            if !again {
+            self.counted.sent[link] += 1;
+            last = match self.own_fault(link, true, request, &path) {
+                Some(failed) => failed,
+                None => self.arrive(link, request, &path, told),
+            };
+            if !last.again(caller) {
                 break;
             }
         }
-        last
+        last.up(caller)
     }
 
-    fn arrive(&mut self, at: usize, request: u64, path: &[u32]) -> Code {
+    fn own_fault(&mut self, link: usize, inside: bool, request: u64, path: &[u32]) -> Option<End> {
+        let caller = &self.topology.callers[link];
+        let client = caller.client_fault.filter(|client| client.inside == inside)?;
+        let place = if inside { u32::MAX } else { u32::MAX - 1 };
+        let path: Vec<u32> = path.iter().copied().chain([place]).collect();
+        let kind = self.happens(self.topology.services.len() + link, client.fault, request, &path)?;
+        End::of(kind, caller)
+    }
+
+    fn arrive(&mut self, at: usize, request: u64, path: &[u32], previous: u32) -> End {
         let service = &self.topology.services[at];
+        let caller = &self.topology.callers[at];
         if service.fault == REFUSE {
-            return Code::UNAVAILABLE;
+            return End::lost(Code::UNAVAILABLE);
         }
         self.counted.received[at] += 1;
-        let fails = self.fails(at, request, path);
-        self.before_in_process[at] += 1;
-        self.before_in_request[at] += 1;
-        if let Some(Fail { after: false, code, .. }) = fails {
-            return code;
+        let happens = self.happens(at, service.fault, request, path);
+        let fails = happens.and_then(|kind| End::of(kind, caller));
+        let is_after = matches!(happens, Some(Kind::Fail(fail)) if fail.after);
+        if let Some(failed) = fails
+            && !is_after
+        {
+            return failed;
         }
-        let own = if at + 1 == self.topology.services.len() {
-            if self.topology.load.invalid_item {
-                Code::INVALID_ARGUMENT
-            } else {
-                Code::OK
+        let own = if at + 1 < self.topology.services.len() {
+            let below = self.call(at + 1, request, path, previous);
+            match service.on_failure {
+                Some(code) if below.code != Code::OK => End::answered(code),
+                _ => below,
             }
+        } else if self.topology.load.invalid_item {
+            End::answered(Code::INVALID_ARGUMENT)
         } else {
-            match self.call(at + 1, request, path) {
-                Code::OK => Code::OK,
-                failure => service.on_failure.unwrap_or(failure),
-            }
+            End::answered(Code::OK)
         };
-        if own != Code::OK {
+        if own.code != Code::OK {
             return own;
         }
         self.counted.work_done[at] += 1;
-        fails.map_or(Code::OK, |fail| fail.code)
+        fails.unwrap_or(own)
     }
 
-    fn fails(&mut self, at: usize, request: u64, path: &[u32]) -> Option<Fail> {
-        let fail = fail_of(self.topology.services[at].fault)?;
-        let before = if fail.per_process {
-            self.before_in_process[at]
+    /// What a fault does to whoever comes to its place now.
+    fn happens(&mut self, place: usize, fault: Fault, request: u64, path: &[u32]) -> Option<Kind> {
+        let before = if fault.when.per_process {
+            self.before_in_process[place]
         } else {
-            self.before_in_request[at]
+            self.before_in_request[place]
         };
-        let in_range = fail.first.is_none_or(|first| before < first);
-        (in_range && fail.p.is_none_or(|p| (self.drawn)(request, path, p))).then_some(fail)
+        self.before_in_process[place] += 1;
+        self.before_in_request[place] += 1;
+        let times = self.paths.entry((place, path.to_vec())).or_default();
+        let occurrence = *times;
+        *times += 1;
+        let in_range = fault.when.first.is_none_or(|first| before < first);
+        let drawn = |p| (self.drawn)(request, path, occurrence, p);
+        (in_range && fault.when.p.is_none_or(drawn)).then_some(fault.kind)
     }
 }
 
 /// The rule of the draw, as documented beside the fault.
-pub fn documented_share(seed: u64, request: u64, path: &[u32]) -> f64 {
+pub fn documented_share(seed: u64, request: u64, path: &[u32], occurrence: u64) -> f64 {
     fn mix(number: u64) -> u64 {
         let mut number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
         number ^= number >> 30;
@@ -323,7 +481,6 @@ pub fn documented_share(seed: u64, request: u64, path: &[u32]) -> f64 {
         number = number.wrapping_mul(0x94D0_49BB_1331_11EB);
         number ^ (number >> 31)
     }
-    let occurrence = 0;
     let numbers = [request]
         .into_iter()
         .chain(path.iter().map(|attempt| u64::from(*attempt)))
@@ -332,10 +489,44 @@ pub fn documented_share(seed: u64, request: u64, path: &[u32]) -> f64 {
     (mixed >> 11) as f64 / 2_f64.powi(53)
 }
 
+/// The walk with a layer of so many attempts behind a caller, as `--undeclared` puts one there. Its row of arrivals is taken
+/// out of what was counted, which then reads like any other run of `topology`.
+pub fn walk_with_undeclared(topology: &Topology, behind: usize, attempts: u32) -> Counted {
+    let mut with = topology.clone();
+    let hidden = Caller {
+        layer: Layer::Proxy,
+        attempts,
+        policy: Policy::default(),
+        answers_only: false,
+        client_fault: None,
+        raw_codes: false,
+        ..topology.callers[behind].clone()
+    };
+    with.callers.insert(behind + 1, hidden);
+    let works = Service {
+        fault: Fault::NONE,
+        on_failure: None,
+        ..topology.services[behind].clone()
+    };
+    with.services.insert(behind, works);
+    let seed = topology.load.seed;
+    let mut walk = Walk::new(&with, |request, path: &[u32], occurrence, p| {
+        documented_share(seed, request, path, occurrence) < p
+    });
+    walk.undeclared = Some(behind + 1);
+    let mut counted = walk.all();
+    // What the caller sent stands on the link to the layer, what the service received on the link from it.
+    counted.calls.remove(behind + 1);
+    counted.sent.remove(behind + 1);
+    counted.received.remove(behind);
+    counted.work_done.remove(behind);
+    counted
+}
+
 pub fn walk_with_documented_draws(topology: &Topology) -> Counted {
     let seed = topology.load.seed;
-    Walk::new(topology, |request, path: &[u32], p| {
-        documented_share(seed, request, path) < p
+    Walk::new(topology, |request, path: &[u32], occurrence, p| {
+        documented_share(seed, request, path, occurrence) < p
     })
     .all()
 }
