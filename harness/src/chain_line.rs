@@ -447,7 +447,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back_in_both_forms(line in chain_line(MAX_SERVICES, true)) {
+        fn what_is_written_is_read_back_in_both_forms(line in chain_line(MAX_SERVICES)) {
             prop_assert_eq!(line.to_string().parse(), Ok(line.clone()));
             prop_assert!(is_address(&line.address()), "{}", line.address());
             prop_assert_eq!(line.address().parse(), Ok(line));

@@ -1,7 +1,10 @@
 //! What a prediction rests on, in sentences: what the limits on retries do at this traffic, and how sure the numbers are.
 
 use crate::scenario::Scenario;
-use chassis::policy::Policy;
+use chassis::{
+    fault::{Fail, Kind},
+    policy::Policy,
+};
 
 /// A margin beyond which lateness is no matter: nothing waits for so long.
 const NEVER_US: u64 = 60_000_000;
@@ -9,9 +12,11 @@ const NEVER_US: u64 = 60_000_000;
 /// What the throttles and budgets do, those that do the same together.
 pub fn limits(scenario: &Scenario, prediction: &model::Prediction) -> Vec<String> {
     let mut groups: Vec<(&'static str, Option<bool>, Vec<&str>)> = Vec::new();
+    // Callers and their proxies.
+    let configs = scenario.configs();
     for limit in &prediction.limits {
-        let caller = scenario.chain.callers().find(|(name, _)| *name == limit.caller);
-        let kind = caller.map_or("limit", |(_, caller)| kind(&caller.retry));
+        let caller = configs.iter().find(|config| config.service == limit.caller);
+        let kind = caller.map_or("limit", |config| kind(&config.retry));
         match groups
             .iter_mut()
             .find(|(known, binds, _)| *known == kind && *binds == limit.binds)
@@ -57,6 +62,42 @@ fn sentence(kind: &str, binds: Option<bool>, callers: &[&str]) -> String {
             format!("Whether the {kind}{plural} of {whose} {refuses} a retry depends on the order of events.")
         }
     }
+}
+
+/// What is particular about the proxies on the links, and what stands there that no prediction knows.
+pub fn links(scenario: &Scenario) -> Vec<String> {
+    let chain = &scenario.chain;
+    let mut notes = Vec::new();
+    if chain.has_envoys() {
+        let mut proxies = chain.callers().filter(|(_, caller)| caller.has_proxy());
+        if proxies.any(|(_, caller)| caller.proxy.backoff.is_none()) {
+            notes.push("An Envoy always waits before a retry: up to 1 ms where no backoff is set.".to_owned());
+        }
+        if chain
+            .services
+            .iter()
+            .any(|service| asks_for_a_wait(service.fault.fault.kind))
+        {
+            notes.push("An Envoy knows no pushback: it retries when it would anyway.".to_owned());
+        }
+    }
+    for (name, caller) in chain.callers().filter(|(_, caller)| caller.undeclared > 1) {
+        notes.push(format!(
+            "The layer behind {name} that makes {} of each attempt is left out: nobody declared it, and a run finds it.",
+            caller.undeclared
+        ));
+    }
+    notes
+}
+
+fn asks_for_a_wait(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Fail(Fail {
+            pushback_ms: Some(_),
+            ..
+        })
+    )
 }
 
 /// How sure the counts are that depend on time or on limits; `None` where nothing does.
@@ -127,6 +168,39 @@ mod tests {
         let throttle = "retry.throttle={max_tokens=10,token_ratio=0.1}";
         let binds = ["The throttles of a and b bind here: they refuse retries.".to_owned()];
         assert_eq!(told(chain, &[throttle], 10, 1).0, binds);
+    }
+
+    #[test]
+    fn the_limit_of_a_proxy_is_told_by_its_name() {
+        let told = told("a x3*3 > b down", &["sidecars.retry.budget={kind=\"in_flight\"}"], 5, 1).0;
+        assert_eq!(told, ["The budget of a-proxy does not bind at this traffic."]);
+    }
+
+    #[test]
+    fn what_is_particular_about_a_link_is_told() {
+        let told = |source: &str, set: &[&str], undeclared: &[(&str, u32)]| {
+            let overrides = Overrides {
+                set: set.iter().map(|set| (*set).to_owned()).collect(),
+                undeclared: undeclared
+                    .iter()
+                    .map(|(name, number)| ((*name).to_owned(), *number))
+                    .collect(),
+                ..Overrides::default()
+            };
+            links(&Scenario::load(Some(source), &overrides).unwrap())
+        };
+        let envoy = "sidecars.kind=envoy";
+        let wait = "An Envoy always waits before a retry: up to 1 ms where no backoff is set.";
+        assert_eq!(told("a x3*3 > b down", &[], &[]), [""; 0]);
+        assert_eq!(told("a x3*3 > b down", &[envoy], &[]), [wait]);
+        let waits = "sidecars.retry.backoff={initial=\"5ms\",jitter=\"full\"}";
+        assert_eq!(told("a x3*3 > b down", &[envoy, waits], &[]), [""; 0]);
+        assert_eq!(told("a x3 > b down", &[envoy], &[]), [""; 0]);
+        let deaf = "An Envoy knows no pushback: it retries when it would anyway.";
+        assert_eq!(told("a x3*3 > b fail:pushback=-1", &[envoy, waits], &[]), [deaf]);
+        let hidden =
+            "The layer behind a that makes 4 of each attempt is left out: nobody declared it, and a run finds it.";
+        assert_eq!(told("a x3 > b down", &[], &[("a", 4)]), [hidden]);
     }
 
     #[test]

@@ -138,6 +138,7 @@ fn notes(scenario: &Scenario, predicted: &model::Prediction, services: &[Predict
     let is_drawn = faults.iter().any(|fault| fault.fault.is_drawn());
     let is_shared = faults.iter().any(|fault| fault.fault.is_shared());
     let mut notes = crate::notes::limits(scenario, predicted);
+    notes.extend(crate::notes::links(scenario));
     let certainty = crate::notes::certainty(scenario, predicted);
     if is_drawn && predicted.per_request.mean.is_none() {
         notes.push("What is drawn has no mean here; a run draws with its seed, and predicts one number.".to_owned());
@@ -185,8 +186,8 @@ fn takes_time(scenario: &Scenario) -> bool {
         let fault = &service.fault.fault;
         fault.delay.is_some() || fault.may_hang() || matches!(service.deadline, PassedOn::AtMost(_))
     });
-    let limits = scenario.chain.callers().any(|(_, caller)| {
-        let policy = &caller.retry;
+    let limits = scenario.configs().iter().any(|config| {
+        let policy = &config.retry;
         policy.backoff.is_some() || policy.attempt_timeout.is_some() || policy.hedge.is_some()
     });
     waits || limits || scenario.load.cancel_after.is_some()
@@ -221,6 +222,47 @@ mod tests {
         let nine: Vec<_> = three.iter().filter(|row| row.bottom == report::Count::Of(9)).collect();
         assert_eq!(nine[0].change, "no retries at web");
         assert_eq!(nine[1].change, "retry at web only");
+    }
+
+    #[test]
+    fn the_tries_of_code_and_proxy_multiply_and_a_proxy_is_an_edit_of_its_own() {
+        let both = of("web x3*3 > api x3 > db down", |flags| {
+            flags.undeclared = vec![("api".to_owned(), 4)]
+        });
+        let tries: Vec<_> = both
+            .tries_per_call
+            .iter()
+            .map(|row| (row.caller.as_str(), row.code, row.proxy, row.tries))
+            .collect();
+        assert_eq!(tries, [("client", 1, 1, 1), ("web", 3, 3, 9), ("api", 3, 1, 3)]);
+        // Nobody declared the layer behind api: no row, no factor.
+        let rows: Vec<_> = both
+            .services
+            .iter()
+            .map(|row| (row.service.as_str(), row.kind))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("web", ServiceKind::Service),
+                ("web-proxy", ServiceKind::Sidecar),
+                ("api", ServiceKind::Service),
+                ("db", ServiceKind::Service)
+            ]
+        );
+        assert_eq!(both.bottom.worst, report::Count::Of(27));
+        let edits = |change: &str| {
+            let found = both.changes.iter().find(|row| row.change == change);
+            found.map(|row| (row.edits.as_str(), row.bottom))
+        };
+        assert_eq!(
+            edits("no retries at web-proxy"),
+            Some(("1 proxy", report::Count::Of(9)))
+        );
+        assert_eq!(
+            edits("retry at web only"),
+            Some(("1 service, 1 proxy", report::Count::Of(3)))
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod limits;
 mod overrides;
 mod read;
 mod repeat;
+mod sidecars;
 mod standing;
 #[cfg(test)]
 pub(crate) mod strategies;
@@ -28,6 +29,7 @@ pub(crate) use limits::grouped;
 pub use limits::{ARRIVALS_PER_SECOND, DEFAULT_MAX_CALLS, MAX_RUNNABLE, check_deadline, check_max_calls};
 pub use overrides::Overrides;
 pub use repeat::shell_quoted;
+pub(crate) use sidecars::SIDECAR_RIGHT;
 pub use standing::Change;
 pub use tree::Place;
 pub(crate) use values::{
@@ -40,7 +42,7 @@ use crate::chain_line::ChainLineError;
 use chassis::{
     config::{OnFailure, PassedOn, TransportCodes},
     fault::ServiceFault,
-    policy::Policy,
+    policy::{Policy, RetryOn},
 };
 use std::time::Duration;
 use thiserror::Error;
@@ -70,11 +72,29 @@ pub struct Chain {
 }
 
 impl Chain {
+    /// Whether any link has a proxy.
+    pub fn has_proxies(&self) -> bool {
+        self.callers().any(|(_, caller)| caller.has_proxy())
+    }
+
+    /// Whether real Envoys stand on its links.
+    pub fn has_envoys(&self) -> bool {
+        self.sidecar == SidecarKind::Envoy && self.has_proxies()
+    }
+
     /// Everybody who calls, with their names: the client, then every service but the bottom one.
     pub fn callers(&self) -> impl Iterator<Item = (&str, &Caller)> {
         let services = self.services.split_last().map_or(&[][..], |(_, callers)| callers);
         let services = services.iter().map(|service| (service.name.as_str(), &service.caller));
         std::iter::once((crate::chain_line::CLIENT, &self.client)).chain(services)
+    }
+
+    /// The same, to be changed.
+    fn callers_mut(&mut self) -> impl Iterator<Item = (&str, &mut Caller)> {
+        let callers = self.services.len() - 1;
+        let services = self.services[..callers].iter_mut();
+        let services = services.map(|service| (service.name.as_str(), &mut service.caller));
+        std::iter::once((crate::chain_line::CLIENT, &mut self.client)).chain(services)
     }
 }
 
@@ -108,6 +128,15 @@ impl Caller {
     pub fn has_proxy(&self) -> bool {
         self.proxy.attempts > 1
     }
+
+    /// What a layer that nobody declared tries again: the same as the layer above it.
+    fn undeclared_retry_on(&self) -> &RetryOn {
+        if self.has_proxy() {
+            &self.proxy.retry_on
+        } else {
+            &self.retry.retry_on
+        }
+    }
 }
 
 /// What the proxies on the links are.
@@ -118,6 +147,19 @@ pub enum SidecarKind {
     Builtin,
     /// Real Envoys.
     Envoy,
+}
+
+impl SidecarKind {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Builtin, Self::Envoy];
+
+    /// As files and flags write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Builtin => "builtin",
+            Self::Envoy => "envoy",
+        }
+    }
 }
 
 /// One service.
@@ -213,14 +255,6 @@ pub enum ScenarioError {
         section: String,
         /// A suggestion and the keys that exist.
         advice: String,
-    },
-    /// A key that the design names and nothing obeys.
-    #[error("{place}: `{key}` is not built yet")]
-    NotBuilt {
-        /// Where it stands.
-        place: Place,
-        /// The key.
-        key: String,
     },
     /// A value that its key cannot take.
     #[error("{place}: {key} = {read}: {right}")]

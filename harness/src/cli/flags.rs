@@ -243,7 +243,9 @@ pub(super) struct ScenarioFlags {
 pub(super) struct ChainFlags {
     #[command(flatten)]
     pub(super) retry: RetryFlags,
-    /// Links between services: 3 enters at frontend, 2 at checkout, 1 at pricing
+    #[command(flatten)]
+    pub(super) sidecar: SidecarFlags,
+    /// Links between services, 1 to 12: 3 enters at frontend, 2 at checkout, 1 at pricing; above 3 relays stand in the middle
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(super) depth: Option<String>,
     /// How a service misbehaves (fail, fail:first=2, fail:p=0.5, delay:ms=50, hang, refuse, reset, ...); repeatable
@@ -276,6 +278,30 @@ pub(super) struct RetryFlags {
     /// Which failures are retried: status codes with commas, or any
     #[arg(long, value_name = "CODE,...")]
     pub(super) retry_on: Option<String>,
+}
+
+/// What stands on the links.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "What stands on the links")]
+pub(super) struct SidecarFlags {
+    /// Attempts of a proxy on every link between two services, for each one of the caller (1 is no proxy)
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(super) sidecar_attempts: Option<String>,
+    /// Attempts of the proxy under one caller, the client included; repeatable
+    #[arg(long, value_name = "CALLER=N")]
+    pub(super) sidecar_attempts_at: Vec<String>,
+    /// The same counted as retries: N retries are N+1 attempts
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(super) sidecar_retries: Option<String>,
+    /// Retries of the proxy under one caller; repeatable
+    #[arg(long, value_name = "CALLER=N")]
+    pub(super) sidecar_retries_at: Vec<String>,
+    /// What the proxies are: builtin, our own, or envoy, real ones [default: builtin]
+    #[arg(long, value_name = "KIND")]
+    pub(super) sidecar: Option<String>,
+    /// A layer of N attempts behind a caller that no configuration and no prediction knows; repeatable
+    #[arg(long, value_name = "CALLER=N")]
+    pub(super) undeclared: Vec<String>,
 }
 
 /// What is sent.
@@ -404,6 +430,7 @@ impl ScenarioFlags {
     pub(super) fn is_empty(&self) -> bool {
         let ChainFlags {
             retry,
+            sidecar,
             depth,
             fault,
             seed,
@@ -417,7 +444,8 @@ impl ScenarioFlags {
             cancel_after,
         } = &self.load;
         let once = [depth, seed, item, requests, concurrency, rate, deadline, cancel_after];
-        retry.is_empty() && once.iter().all(|flag| flag.is_none()) && fault.is_empty() && self.set.set.is_empty()
+        let is_other = !once.iter().all(|flag| flag.is_none()) || !fault.is_empty() || !self.set.set.is_empty();
+        retry.is_empty() && sidecar.is_empty() && !is_other
     }
 }
 
@@ -434,5 +462,22 @@ impl RetryFlags {
         } = self;
         let once = [attempts, retries, owner, retry_on];
         once.iter().all(|flag| flag.is_none()) && attempts_at.is_empty() && retries_at.is_empty()
+    }
+}
+
+impl SidecarFlags {
+    /// Whether no flag was given.
+    fn is_empty(&self) -> bool {
+        let Self {
+            sidecar_attempts,
+            sidecar_attempts_at,
+            sidecar_retries,
+            sidecar_retries_at,
+            sidecar,
+            undeclared,
+        } = self;
+        let once = [sidecar_attempts, sidecar_retries, sidecar];
+        let repeated = [sidecar_attempts_at, sidecar_retries_at, undeclared];
+        once.iter().all(|flag| flag.is_none()) && repeated.iter().all(|flags| flags.is_empty())
     }
 }

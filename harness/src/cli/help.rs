@@ -76,6 +76,16 @@ Examples:
       {program} run -n 100 --set 'retry.budget={ kind = \"window\" }'
   Names of your own
       {program} run 'web x3 > orders x2 > ledger down'
+  3 attempts in the code, each through a proxy that makes 3
+      {program} run 'web x3*3 > orders x3*3 > ledger down'
+  Proxies on every link between two services, and all retry any failure
+      {program} run --sidecar-attempts 2 --retry-on any
+  The same with real Envoys
+      {program} run --sidecar-attempts 2 --sidecar envoy
+  A layer that nobody declared, and the link it is found on
+      {program} run --undeclared pricing=4
+  12 links, each caller makes two attempts
+      {program} run --depth 12 --attempts 2
   Say what you expect, and see
       {program} run --expect 12
   Services that `up` started, as they stand

@@ -5,15 +5,15 @@ use super::{
     flags::{CallFlags, FailFlags, HealFlags, LinkFlag, RetryCommandFlags, StatusFlags, UpFlags},
     ports,
     resolve::{
-        Resolver, attempts, attempts_at, chain_overrides, fault, one_source, refuse_keys, request_overrides,
-        retry_overrides, runnable,
+        OF_THE_LINKS, Resolver, attempts, attempts_at, chain_overrides, fault, one_source, refuse_keys,
+        request_overrides, retry_overrides, runnable,
     },
 };
 use crate::{
     attach::Attach,
     chain_line::{CLIENT, is_name},
     sanitize::sanitize,
-    scenario::{Change, Overrides},
+    scenario::{Change, Overrides, SidecarKind},
 };
 use chassis::fault::{Fault, FaultError, ServiceFault};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,11 @@ impl Resolver<'_> {
             overrides.set.push(WORKING.to_owned());
         }
         overrides.set.extend(flags.set.set.iter().cloned());
+        if overrides.sidecar == Some(SidecarKind::Envoy) {
+            return Err(CliError::refused("`up` starts no Envoys; `run --sidecar envoy` does"));
+        }
         let scenario = runnable(source, &overrides)?;
+        scenario.check_stays_up().map_err(CliError::refused)?;
         let client = scenario.chain.client.retry.attempts;
         if client > 1 {
             return Err(CliError::refused(format_args!(
@@ -63,7 +67,7 @@ impl Resolver<'_> {
 
     pub(super) fn call(&self, flags: &CallFlags) -> Result<Command, CliError> {
         let mut overrides = Overrides {
-            attempts_at: attempts_at(&flags.attempts_at, &flags.retries_at)?,
+            attempts_at: attempts_at("", &flags.attempts_at, &flags.retries_at)?,
             ..Overrides::default()
         };
         match overrides.attempts_at.as_slice() {
@@ -223,6 +227,8 @@ impl Resolver<'_> {
         refuse_keys(&overrides.set, &OF_THE_CLIENT, why)?;
         let why = "a chain that already runs has the services it has";
         refuse_keys(&overrides.set, &["chain"], why)?;
+        let why = "a chain that already runs has what stands on its links";
+        refuse_keys(&overrides.set, &OF_THE_LINKS, why)?;
         Ok(Command::Switch(Switch {
             link: self.link(&flags.link)?,
             to: SwitchTo::Retry(Box::new(overrides)),

@@ -15,12 +15,7 @@ use std::ffi::OsString;
 /// Commands that the design names and nobody obeys.
 const PLANNED_COMMANDS: [&str; 3] = ["sweep", "tour", "audit"];
 /// Flags that the design names and nobody obeys.
-const PLANNED_FLAGS: [&str; 17] = [
-    "--sidecar",
-    "--sidecar-attempts",
-    "--sidecar-retries",
-    "--sidecar-attempts-at",
-    "--undeclared",
+const PLANNED_FLAGS: [&str; 12] = [
     "--mesh",
     "--budget",
     "--prove",

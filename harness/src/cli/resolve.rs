@@ -4,7 +4,7 @@ use super::{
     CliError, Command, Compare, Demo, JsonTarget, Link, Output, Predict, Run, Side, Subject, completions,
     flags::{
         ChainFlags, ColorFlag, CompareFlags, DemoFlags, LinkFlag, LoadFlags, MeasureFlags, OtlpFlag, OutputFlags,
-        PredictFlags, RetryFlags, RunFlags, ScenarioFlags, Typed, TypedCommand, ViewerFlag,
+        PredictFlags, RetryFlags, RunFlags, ScenarioFlags, SidecarFlags, Typed, TypedCommand, ViewerFlag,
     },
     refuse,
 };
@@ -14,8 +14,8 @@ use crate::{
     expect::Expectation,
     sanitize::{sanitize, sanitize_message},
     scenario::{
-        CANCEL_RIGHT, Change, DEADLINE_RIGHT, DEFAULT_MAX_CALLS, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS,
-        MAX_RUNNABLE, Overrides, Program, RATE_RIGHT, SEED_RIGHT, Scenario, checked_item, parse_cancel_after,
+        CANCEL_RIGHT, Change, DEADLINE_RIGHT, DEFAULT_MAX_CALLS, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS, Overrides,
+        Program, RATE_RIGHT, SEED_RIGHT, SIDECAR_RIGHT, Scenario, SidecarKind, checked_item, parse_cancel_after,
         parse_deadline, parse_rate, parse_retry_on, parse_seed, suggest::did_you_mean,
     },
     viewer::Viewer,
@@ -384,19 +384,25 @@ fn saved(word: &str) -> Result<Option<PathBuf>, CliError> {
 
 /// Services that already run, and what is put to them. What can be known without asking them is refused at once.
 fn attached(link: Link, source: Option<&str>, overrides: Overrides, expect: &[String]) -> Result<Subject, CliError> {
+    let way_on = if link.is_flagged {
+        "leave it or --attach out"
+    } else {
+        "leave it out, or unset RETRYSCOPE_ATTACH for services of its own"
+    };
     if let Some(depth) = overrides.depth {
-        let way_on = if link.is_flagged {
-            "leave it or --attach out"
-        } else {
-            "leave it out, or unset RETRYSCOPE_ATTACH for services of its own"
-        };
         return Err(CliError::refused(format_args!(
             "--depth {depth}: a chain that already runs has the length it has; {way_on}"
+        )));
+    }
+    if let Some(flag) = flag_of_a_link(&overrides) {
+        return Err(CliError::refused(format_args!(
+            "{flag}: a chain that already runs has what stands on its links; {way_on}"
         )));
     }
     if source.is_some() {
         // The names that are given are the running ones, or will be refused.
         let scenario = runnable(source, &overrides)?;
+        scenario.check_stays_up().map_err(CliError::refused)?;
         let names: Vec<_> = scenario.service_names().collect();
         for text in expect {
             Expectation::parse(text, &names).map_err(CliError::refused)?;
@@ -406,6 +412,11 @@ fn attached(link: Link, source: Option<&str>, overrides: Overrides, expect: &[St
             &overrides.set,
             &["chain"],
             "a chain that already runs has the services it has",
+        )?;
+        refuse_keys(
+            &overrides.set,
+            &OF_THE_LINKS,
+            "a chain that already runs has what stands on its links",
         )?;
         for text in expect {
             // Which names there are is not known here; everything else can be wrong already.
@@ -424,6 +435,28 @@ fn attached(link: Link, source: Option<&str>, overrides: Overrides, expect: &[St
         }),
         expect: expect.to_vec(),
     })
+}
+
+/// Sections of a scenario that say what stands on the links.
+pub(super) const OF_THE_LINKS: [&str; 2] = ["sidecars", "undeclared"];
+
+/// A flag that says what stands on the links, if one was given.
+fn flag_of_a_link(overrides: &Overrides) -> Option<&'static str> {
+    let Overrides {
+        sidecar,
+        sidecar_attempts,
+        sidecar_attempts_at,
+        undeclared,
+        ..
+    } = overrides;
+    [
+        ("--sidecar", sidecar.is_some()),
+        ("--sidecar-attempts", sidecar_attempts.is_some()),
+        ("--sidecar-attempts-at", !sidecar_attempts_at.is_empty()),
+        ("--undeclared", !undeclared.is_empty()),
+    ]
+    .into_iter()
+    .find_map(|(flag, is_given)| is_given.then_some(flag))
 }
 
 /// Refuses `--set` of a section that has no meaning here; `why` says so.
@@ -455,12 +488,6 @@ fn with_expectations(mut sides: Vec<Side>, flags: &MeasureFlags) -> Result<Vec<S
 
 /// A scenario that can be run.
 pub(super) fn runnable(source: Option<&str>, overrides: &Overrides) -> Result<Scenario, CliError> {
-    if let Some(depth) = overrides.depth.filter(|depth| *depth >= MAX_RUNNABLE) {
-        return Err(CliError::refused(format_args!(
-            "--depth {depth}: a run of more than {} links is not built yet; predict takes 1 to {MAX_DEPTH}",
-            MAX_RUNNABLE - 1
-        )));
-    }
     let scenario = Scenario::load(source, overrides).map_err(CliError::refused)?;
     scenario.check_runnable().map_err(CliError::refused)?;
     Ok(scenario)
@@ -497,6 +524,7 @@ fn overrides(flags: &ScenarioFlags) -> Result<Overrides, CliError> {
 /// What is said about the services.
 pub(super) fn chain_overrides(flags: &ChainFlags) -> Result<Overrides, CliError> {
     let mut overrides = retry_overrides(&flags.retry)?;
+    sidecar_overrides(&flags.sidecar, &mut overrides)?;
     let faults = flags.fault.iter().map(|text| fault("--fault", text));
     overrides.faults = faults.collect::<Result<_, _>>()?;
     if let Some(text) = &flags.depth {
@@ -512,22 +540,12 @@ pub(super) fn chain_overrides(flags: &ChainFlags) -> Result<Overrides, CliError>
 
 /// What is said about who retries.
 pub(super) fn retry_overrides(flags: &RetryFlags) -> Result<Overrides, CliError> {
-    if flags.attempts.is_some() && flags.retries.is_some() {
-        return Err(CliError::refused(
-            "--attempts and --retries say the same thing; give one (N retries are N+1 attempts)",
-        ));
-    }
     let mut overrides = Overrides {
+        attempts: all_attempts("", flags.attempts.as_deref(), flags.retries.as_deref())?,
+        attempts_at: attempts_at("", &flags.attempts_at, &flags.retries_at)?,
         owner: flags.owner.clone(),
-        attempts_at: attempts_at(&flags.attempts_at, &flags.retries_at)?,
         ..Overrides::default()
     };
-    if let Some(text) = &flags.attempts {
-        overrides.attempts = Some(attempts("--attempts ", text)?);
-    }
-    if let Some(text) = &flags.retries {
-        overrides.attempts = Some(retries("--retries ", text)?);
-    }
     if let Some(text) = &flags.retry_on {
         let read = parse_retry_on(text);
         overrides.retry_on =
@@ -536,19 +554,57 @@ pub(super) fn retry_overrides(flags: &RetryFlags) -> Result<Overrides, CliError>
     Ok(overrides)
 }
 
-/// `--attempts-at` and `--retries-at`.
-pub(super) fn attempts_at(attempts_at: &[String], retries_at: &[String]) -> Result<Vec<(String, u32)>, CliError> {
-    let mut all = Vec::new();
-    for text in attempts_at {
-        let (caller, number) = pair("--attempts-at", text)?;
-        all.push((
-            caller.to_owned(),
-            attempts(&format!("--attempts-at {caller}="), number)?,
-        ));
+/// What is said about the links.
+fn sidecar_overrides(flags: &SidecarFlags, overrides: &mut Overrides) -> Result<(), CliError> {
+    let (attempts, retries) = (flags.sidecar_attempts.as_deref(), flags.sidecar_retries.as_deref());
+    overrides.sidecar_attempts = all_attempts("sidecar-", attempts, retries)?;
+    overrides.sidecar_attempts_at = attempts_at("sidecar-", &flags.sidecar_attempts_at, &flags.sidecar_retries_at)?;
+    if let Some(text) = &flags.sidecar {
+        let kind = SidecarKind::ALL.into_iter().find(|kind| kind.name() == text.trim());
+        let shown = if text.is_empty() {
+            "''".to_owned()
+        } else {
+            sanitize(text)
+        };
+        let wrong = || CliError::refused(format_args!("--sidecar {shown}: {SIDECAR_RIGHT}"));
+        overrides.sidecar = Some(kind.ok_or_else(wrong)?);
     }
-    for text in retries_at {
-        let (caller, number) = pair("--retries-at", text)?;
-        all.push((caller.to_owned(), retries(&format!("--retries-at {caller}="), number)?));
+    let right = format!("write 2 to {MAX_ATTEMPTS}, what the layer makes of each attempt");
+    for text in &flags.undeclared {
+        let (caller, number) = pair("--undeclared", text)?;
+        let number = small(&format!("--undeclared {caller}="), number, 2, MAX_ATTEMPTS, &right)?;
+        overrides.undeclared.push((caller.to_owned(), number));
+    }
+    Ok(())
+}
+
+/// `--attempts` or `--retries`; `prefix` is what their names begin with.
+fn all_attempts(prefix: &str, tries: Option<&str>, again: Option<&str>) -> Result<Option<u32>, CliError> {
+    match (tries, again) {
+        (Some(_), Some(_)) => Err(CliError::refused(format_args!(
+            "--{prefix}attempts and --{prefix}retries say the same thing; give one (N retries are N+1 attempts)"
+        ))),
+        (Some(text), None) => attempts(&format!("--{prefix}attempts "), text).map(Some),
+        (None, Some(text)) => retries(&format!("--{prefix}retries "), text).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+/// `--attempts-at` and `--retries-at`; `prefix` is what their names begin with.
+pub(super) fn attempts_at(
+    prefix: &str,
+    attempts_at: &[String],
+    retries_at: &[String],
+) -> Result<Vec<(String, u32)>, CliError> {
+    type Read = fn(&str, &str) -> Result<u32, CliError>;
+    let mut all = Vec::new();
+    let flags: [(&str, &[String], Read); 2] = [("attempts", attempts_at, attempts), ("retries", retries_at, retries)];
+    for (name, texts, read) in flags {
+        let flag = format!("--{prefix}{name}-at");
+        for text in texts {
+            let (caller, number) = pair(&flag, text)?;
+            all.push((caller.to_owned(), read(&format!("{flag} {caller}="), number)?));
+        }
     }
     Ok(all)
 }

@@ -106,7 +106,7 @@ fn shell_words(line: &str) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn a_repeat_line_repeats_its_scenario(scenario in strategies::scenario(13, true)) {
+    fn a_repeat_line_repeats_its_scenario(scenario in strategies::scenario(13)) {
         let line = scenario.repeat("predict");
         prop_assert!(!line.contains(crate::sanitize::is_control), "{}", line);
         let words = shell_words(&line);
@@ -344,28 +344,21 @@ fn a_random_seed_is_the_same_for_both_sides() {
 }
 
 #[test]
-fn predict_takes_long_chains_and_proxies_and_run_refuses_them_by_name() {
+fn long_chains_and_proxies_are_read_by_predict_and_run() {
     assert_eq!(predict(&["x6 x3 > db down"]).chain.services[0].name, "x6");
-    assert_eq!(predict(&["--depth", "12"]).chain.services.len(), 13);
-    assert_eq!(
-        predict(&["web x3*3 > db down"]).chain.services[0].caller.proxy.attempts,
-        3
-    );
-    assert_eq!(
-        predict(&["web:3/orders:3*3/ledger:down"]).chain_line(),
-        "client > web x3 > orders x3*3 > ledger down"
-    );
+    for read in [predict, scenario] {
+        assert_eq!(read(&["--depth", "12"]).chain.services.len(), 13);
+        assert_eq!(read(&["web x3*3 > db down"]).chain.services[0].caller.proxy.attempts, 3);
+        assert_eq!(
+            read(&["web:3/orders:3*3/ledger:down"]).chain_line(),
+            "client > web x3 > orders x3*3 > ledger down"
+        );
+    }
     for (words, named) in [
-        (
-            &["run", "--depth", "4"][..],
-            "--depth 4: a run of more than 3 links is not built yet",
-        ),
-        (&["run", "a > b > c > d > e"], "a chain of 5 services is not built yet"),
-        (&["run", "web x3*3 > db"], "the proxy in `web x3*3` is not built yet"),
-        (&["compare", "web x3*3 > db", "per-hop"], "is not built yet"),
-        (&["run", "--depth", "13"], "--depth 13: write 1 to 12"),
+        (&["run", "--depth", "13"][..], "--depth 13: write 1 to 12"),
         (&["predict", "--depth", "13"], "--depth 13: write 1 to 12"),
         (&["predict", "--depth", "0"], "--depth 0: write 1 to 12"),
+        (&["run", "a>b>c>d>e>f>g>h>i>j>k>l>m>n"], "the chain line has 14 names"),
     ] {
         let text = refused(words);
         assert!(text.contains(named), "{words:?}: {text}");
@@ -373,13 +366,118 @@ fn predict_takes_long_chains_and_proxies_and_run_refuses_them_by_name() {
 }
 
 #[test]
+fn what_stands_on_the_links_is_said_by_flags() {
+    let line = |words: &[&str]| scenario(words).chain_line();
+    assert_eq!(
+        line(&["--sidecar-attempts", "2"]),
+        "client > frontend x3*2 > checkout x3*2 > pricing x3*2 > inventory down"
+    );
+    assert_eq!(
+        line(&[
+            "--sidecar-retries",
+            "2",
+            "--sidecar-attempts-at",
+            "pricing=1",
+            "--sidecar-retries-at",
+            "client=1"
+        ]),
+        "client x1*2 > frontend x3*3 > checkout x3*3 > pricing x3 > inventory down"
+    );
+    let chain = scenario(&["web x3*3 > db", "--sidecar", "envoy", "--retry-on", "ABORTED"]).chain;
+    assert_eq!(chain.sidecar, crate::scenario::SidecarKind::Envoy);
+    let caller = &chain.services[0].caller;
+    assert_eq!(caller.proxy.retry_on, caller.retry.retry_on);
+    let hidden = scenario(&["--undeclared", "pricing=4", "--undeclared", "client=100"]).chain;
+    assert_eq!(
+        (hidden.client.undeclared, hidden.services[2].caller.undeclared),
+        (100, 4)
+    );
+    assert!(matches!(
+        parse_words(&["compare", "per-hop", "single-owner", "--sidecar-attempts", "2"]),
+        Ok(Command::Compare(_))
+    ));
+    for (words, named) in [
+        (
+            &["--sidecar-attempts", "0"][..],
+            "--sidecar-attempts 0: write 1 to 100, the first attempt included",
+        ),
+        (&["--sidecar-attempts", "-1"], "--sidecar-attempts -1: write 1 to 100"),
+        (&["--sidecar-attempts", ""], "--sidecar-attempts '': write 1 to 100"),
+        (
+            &["--sidecar-retries", "100"],
+            "--sidecar-retries 100: write 0 to 99; 2 retries are 3 attempts",
+        ),
+        (
+            &["--sidecar-attempts", "2", "--sidecar-retries", "1"],
+            "--sidecar-attempts and --sidecar-retries say the same thing",
+        ),
+        (
+            &["--sidecar-attempts-at", "web"],
+            "--sidecar-attempts-at web: write CALLER=N, as in",
+        ),
+        (
+            &["--sidecar-attempts-at", "web=101"],
+            "--sidecar-attempts-at web=101: write 1 to 100",
+        ),
+        (
+            &["--sidecar-retries-at", "web=100"],
+            "--sidecar-retries-at web=100: write 0 to 99",
+        ),
+        (
+            &[
+                "--sidecar-attempts-at",
+                "pricing=2",
+                "--sidecar-retries-at",
+                "pricing=2",
+            ],
+            "`pricing` has its attempts from another flag already",
+        ),
+        (&["--sidecar-attempts-at", "pricng=2"], "did you mean `pricing`?"),
+        (
+            &["--sidecar", "istio"],
+            "--sidecar istio: write builtin (our own) or envoy",
+        ),
+        (&["--sidecar", ""], "--sidecar '': write builtin"),
+        (
+            &["--sidecar", "envoy"],
+            "--sidecar envoy: no link of this chain has a proxy",
+        ),
+        (
+            &["--undeclared", "pricing=1"],
+            "--undeclared pricing=1: write 2 to 100, what the layer makes of each attempt",
+        ),
+        (
+            &["--undeclared", "pricing=101"],
+            "--undeclared pricing=101: write 2 to 100",
+        ),
+        (
+            &["--undeclared", "4"],
+            "--undeclared 4: write CALLER=N, as in --undeclared checkout=3",
+        ),
+        (
+            &["--undeclared", "inventory=4"],
+            "inventory is the bottom service and calls nobody",
+        ),
+        (&["--undeclared", "pricing=4", "--undeclared", "pricing=4"], "already"),
+        (&["--sidecar-attemts", "4"], "did you mean `--sidecar-attempts`?"),
+    ] {
+        for command in ["run", "predict"] {
+            let text = refused(&[&[command], words].concat());
+            assert!(text.contains(named), "{words:?}: {text}");
+        }
+    }
+    for command in ["demo", "call", "fail", "heal", "retry", "status"] {
+        let text = refused(&[command, "--sidecar-attempts", "2"]);
+        assert!(
+            text.contains("it belongs to `target/release/harness run`, `predict`, `compare` and `up`"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn features_of_the_design_are_refused_by_name() {
     for flag in [
-        "--sidecar",
-        "--sidecar-attempts",
-        "--sidecar-retries",
-        "--sidecar-attempts-at",
-        "--undeclared",
         "--mesh",
         "--budget",
         "--prove",
@@ -407,8 +505,6 @@ fn features_of_the_design_are_refused_by_name() {
             format!("error: `{command}` is not built yet")
         );
     }
-    assert!(refused(&["run", "--set", "undeclared.pricing=3"]).contains("`undeclared` is not built yet"));
-    assert!(refused(&["service", "sidecar"]).contains("not built yet"));
 }
 
 #[test]
@@ -679,7 +775,14 @@ fn each_shell_completes_every_command_and_its_flags() {
         for command in typed.get_subcommands() {
             assert!(script.contains(command.get_name()), "{shell}: {}", command.get_name());
         }
-        for flag in ["attach", "ready-file", "control-port", "trace-url"] {
+        for flag in [
+            "attach",
+            "ready-file",
+            "control-port",
+            "trace-url",
+            "sidecar-attempts-at",
+            "undeclared",
+        ] {
             assert!(script.contains(flag), "{shell}: {flag}");
         }
         assert!(!script.contains("target/release"), "{shell} completes the plain name");
@@ -841,9 +944,28 @@ fn up_refuses_what_it_cannot_keep_running() {
     for (words, named) in [
         (
             &["--depth", "4"][..],
-            "--depth 4: a run of more than 3 links is not built yet",
+            "a chain that stays up has 2 to 4 services, and this one has 5: run starts it for itself",
         ),
-        (&["web x3*3 > db"], "the proxy in `web x3*3` is not built yet"),
+        (
+            &["web x3*3 > db"],
+            "has no proxies, and `web x3*3` has one: run starts it",
+        ),
+        (
+            &["--sidecar-attempts", "3"],
+            "has no proxies, and `frontend x3*3` has one",
+        ),
+        (
+            &["--undeclared", "pricing=4"],
+            "has no layers that nobody declared, and pricing has one of 4",
+        ),
+        (
+            &["--sidecar", "envoy"],
+            "error: `up` starts no Envoys; `run --sidecar envoy` does",
+        ),
+        (
+            &["envoy-defaults"],
+            "error: `up` starts no Envoys; `run --sidecar envoy` does",
+        ),
         (&["web", "x3", "db"], "put the line in quotes"),
         (&["a.json"], "which up does not read"),
         (
@@ -1075,6 +1197,7 @@ fn retry_takes_numbers_or_flags() {
         (&["--set", "client.retry.attempts=3"], "it belongs to run and call"),
         (&["--set", "load.item=x"], "it belongs to run and call"),
         (&["--set", "chain.depth=2"], "has the services it has"),
+        (&["--set", "undeclared.web=2"], "has what stands on its links"),
         (&["--fault", "fail"], "`fail` and `heal` break and repair services"),
         (&["--depth", "2"], "has the length it has"),
         (&["--item", "x"], "what is sent belongs to `call` and `run`"),
@@ -1161,7 +1284,20 @@ fn a_run_of_running_services_carries_what_is_put_to_them() {
         ),
         (&["per-hpo"], "did you mean `per-hop`?"),
         (&["web > "], "chain line"),
-        (&["a > b > c > d > e"], "a chain of 5 services is not built yet"),
+        (
+            &["a > b > c > d > e"],
+            "a chain that stays up has 2 to 4 services, and this one has 5",
+        ),
+        (&["web x3*3 > db"], "a chain that stays up has no proxies"),
+        (
+            &["--sidecar-attempts", "2"],
+            "--sidecar-attempts: a chain that already runs has what stands on its links; leave it or --attach out",
+        ),
+        (
+            &["--undeclared", "web=2"],
+            "--undeclared: a chain that already runs has what stands on its links",
+        ),
+        (&["--set", "sidecars.kind=envoy"], "has what stands on its links"),
         (&["--attempts", "0"], "--attempts 0: write 1 to 100"),
         (&["web > db", "--fault", "wbe=fail"], "did you mean `web`?"),
         (&["web > db", "--expect", "pricing=2"], "no service `pricing`"),

@@ -4,12 +4,13 @@ use super::{
     Caller, Chain, Load, Overrides, Place, Scenario, ScenarioError, Service, SidecarKind, builtin,
     read::{Draft, RetryKeys, ServiceKeys},
     repeat::key,
+    sidecars::{OWN_KEYS, ProxyKeys, UndeclaredKey},
     suggest::did_you_mean,
     tree::Node,
-    values::{MAX_SCENARIO_NAME, OrNone, default_concurrency},
+    values::{MAX_SCENARIO_NAME, default_concurrency},
 };
 use crate::{
-    chain_line::{self, CLIENT, ChainLine, Hop},
+    chain_line::{self, CLIENT, ChainLine, ChainLineError, Hop, proxy_name},
     sanitize::sanitize,
 };
 use chassis::{
@@ -224,6 +225,7 @@ impl Builder<'_> {
         self.check_sections(&line)?;
         let mut chain = self.chain(&line)?;
         self.override_attempts(&mut chain)?;
+        self.settle_proxies(&mut chain)?;
         self.override_faults(&mut chain)?;
         Ok(Scenario {
             name: self.draft.name.clone().unwrap_or_else(|| fallback_name.to_owned()),
@@ -252,11 +254,13 @@ impl Builder<'_> {
             .split_last()
             .map_or(("", &[][..]), |(bottom, callers)| (bottom.as_str(), callers));
         let attempts = self.draft.retry.attempts.unwrap_or(DEFAULT_ATTEMPTS);
+        let proxy_attempts = self.draft.sidecars.attempts.unwrap_or(1);
         let mut services: Vec<_> = callers
             .iter()
             .map(|name| Hop {
+                name: name.clone(),
                 attempts,
-                ..Hop::new(name)
+                proxy_attempts,
             })
             .collect();
         services.push(Hop::new(bottom));
@@ -298,6 +302,16 @@ impl Builder<'_> {
                 });
             }
         }
+        let proxies = self.draft.sidecars.of.iter();
+        let proxies = proxies.map(|ProxyKeys { caller, place, .. }| (caller, place));
+        let layers = self.draft.undeclared.iter();
+        let layers = layers.map(|UndeclaredKey { caller, place, .. }| (caller, place));
+        for (caller, place) in proxies.chain(layers) {
+            check_caller(caller, &names).map_err(|message| ScenarioError::Wrong {
+                place: place.clone(),
+                message,
+            })?;
+        }
         Ok(())
     }
 
@@ -328,7 +342,7 @@ impl Builder<'_> {
             })
         };
         Ok(Chain {
-            sidecar: SidecarKind::default(),
+            sidecar: self.overrides.sidecar.or(self.draft.sidecars.kind).unwrap_or_default(),
             client,
             services: line
                 .services
@@ -339,83 +353,142 @@ impl Builder<'_> {
         })
     }
 
-    /// A caller's own keys over those of the chain; attempts come from the line, which has the chain's already.
+    /// A caller's own keys over those of the chain; attempts come from the line, which has the chain's already. Its proxy gets
+    /// its policy when all is known of its attempts.
     fn caller(&self, hop: &Hop, own: &RetryKeys, transport_codes: TransportCodes) -> Result<Caller, ScenarioError> {
-        fn set<T>(own: Option<OrNone<T>>, shared: Option<OrNone<T>>) -> Option<T> {
-            own.or(shared).and_then(Option::from)
-        }
-        let shared = &self.draft.retry;
-        let retry_on = self
-            .overrides
-            .retry_on
-            .as_ref()
-            .or(own.retry_on.as_ref())
-            .or(shared.retry_on.as_ref());
-        let retry = Policy {
-            attempts: own.attempts.unwrap_or(hop.attempts),
-            retry_on: retry_on.cloned().unwrap_or_default(),
-            connect_failure: true,
-            backoff: set(own.backoff, shared.backoff),
-            attempt_timeout: set(own.attempt_timeout, shared.attempt_timeout),
-            commit: own.commit.or(shared.commit).unwrap_or_default(),
-            pushback: own.pushback.or(shared.pushback).unwrap_or(true),
-            throttle: set(own.throttle, shared.throttle),
-            budget: set(own.budget, shared.budget),
-            hedge: set(own.hedge, shared.hedge),
-            only_first_tries: own.only_first_tries.or(shared.only_first_tries).unwrap_or_default(),
+        let own_name = if hop.name == CLIENT {
+            "[client.retry]".to_owned()
+        } else {
+            format!("[services.{}.retry]", key(&hop.name))
         };
-        let Ok(retry) = retry.checked() else {
-            return Err(hedge_with_backoff(&hop.name, own, shared));
-        };
-        let proxy = Policy {
-            attempts: hop.proxy_attempts,
-            ..retry.clone()
-        };
+        let tables = [Table(own_name, own), Table("[retry]".to_owned(), &self.draft.retry)];
+        let proxy = self.draft.sidecars.of(&hop.name).and_then(|keys| keys.attempts);
+        let undeclared = self.draft.undeclared.iter().find(|layer| layer.caller == hop.name);
         Ok(Caller {
-            retry,
-            proxy,
-            undeclared: 1,
+            retry: self.policy(&hop.name, own.attempts.unwrap_or(hop.attempts), &tables)?,
+            proxy: Policy {
+                attempts: proxy.unwrap_or(hop.proxy_attempts),
+                ..Policy::default()
+            },
+            undeclared: undeclared.map_or(1, |layer| layer.attempts),
             transport_codes,
         })
     }
 
-    /// `--attempts`, then `--owner`, then `--attempts-at`: the later ones win.
-    fn override_attempts(&self, chain: &mut Chain) -> Result<(), ScenarioError> {
-        if let Some(attempts) = self.overrides.attempts {
-            let callers = chain.services.len() - 1;
-            for service in &mut chain.services[..callers] {
-                service.caller.retry.attempts = attempts;
-            }
+    /// A policy of what tables say, the first of them first.
+    fn policy(&self, whose: &str, attempts: u32, tables: &[Table<'_>]) -> Result<Policy, ScenarioError> {
+        fn first<T>(tables: &[Table<'_>], of: impl Fn(&RetryKeys) -> Option<T>) -> Option<T> {
+            tables.iter().find_map(|Table(_, keys)| of(keys))
         }
-        if let Some(owner) = &self.overrides.owner {
+        let retry_on = self.overrides.retry_on.clone();
+        let retry_on = retry_on.or_else(|| first(tables, |keys| keys.retry_on.clone()));
+        let policy = Policy {
+            attempts,
+            retry_on: retry_on.unwrap_or_default(),
+            connect_failure: first(tables, |keys| keys.connect_failure).unwrap_or(true),
+            backoff: first(tables, |keys| keys.backoff).and_then(Option::from),
+            attempt_timeout: first(tables, |keys| keys.attempt_timeout).and_then(Option::from),
+            commit: first(tables, |keys| keys.commit).unwrap_or_default(),
+            pushback: first(tables, |keys| keys.pushback).unwrap_or(true),
+            throttle: first(tables, |keys| keys.throttle).and_then(Option::from),
+            budget: first(tables, |keys| keys.budget).and_then(Option::from),
+            hedge: first(tables, |keys| keys.hedge).and_then(Option::from),
+            only_first_tries: first(tables, |keys| keys.only_first_tries).unwrap_or_default(),
+        };
+        policy.checked().map_err(|_| hedge_with_backoff(whose, tables))
+    }
+
+    /// `--attempts` and `--sidecar-attempts`, then `--owner`, then those at one caller: the later ones win.
+    fn override_attempts(&self, chain: &mut Chain) -> Result<(), ScenarioError> {
+        let flags = self.overrides;
+        for (_, caller) in chain.callers_mut().skip(1) {
+            caller.retry.attempts = flags.attempts.unwrap_or(caller.retry.attempts);
+            caller.proxy.attempts = flags.sidecar_attempts.unwrap_or(caller.proxy.attempts);
+        }
+        if let Some(owner) = &flags.owner {
             let kept = caller_mut(chain, owner, &format!("--owner {owner}"))?.retry.attempts;
             let promoted = owner == CLIENT && kept == 1;
             let kept = if promoted {
-                self.overrides.attempts.unwrap_or(DEFAULT_ATTEMPTS)
+                flags.attempts.unwrap_or(DEFAULT_ATTEMPTS)
             } else {
                 kept
             };
-            let services = chain.services.iter_mut().map(|service| &mut service.caller);
-            for caller in std::iter::once(&mut chain.client).chain(services) {
+            for (_, caller) in chain.callers_mut() {
                 caller.retry.attempts = 1;
                 caller.proxy.attempts = 1;
             }
             caller_mut(chain, owner, "--owner")?.retry.attempts = kept;
         }
-        for (position, (name, attempts)) in self.overrides.attempts_at.iter().enumerate() {
-            let typed = format!("--attempts-at {name}={attempts}");
-            if self.overrides.attempts_at[..position]
-                .iter()
-                .any(|(earlier, _)| earlier == name)
-            {
-                return Err(flag(
-                    &typed,
-                    format!("`{}` has its attempts from another flag already", sanitize(name)),
-                ));
+        at_callers(chain, "--attempts-at", &flags.attempts_at, |caller| {
+            &mut caller.retry.attempts
+        })?;
+        at_callers(chain, "--sidecar-attempts-at", &flags.sidecar_attempts_at, |caller| {
+            &mut caller.proxy.attempts
+        })?;
+        at_callers(chain, "--undeclared", &flags.undeclared, |caller| {
+            &mut caller.undeclared
+        })
+    }
+
+    /// Gives the proxies that there are in the end their policies: a proxy inherits `[retry]`, and nothing of its caller's own.
+    fn settle_proxies(&self, chain: &mut Chain) -> Result<(), ScenarioError> {
+        let keys = &self.draft.sidecars;
+        let services: Vec<_> = chain.services.iter().map(|service| service.name.clone()).collect();
+        for (name, caller) in chain.callers_mut() {
+            if !caller.has_proxy() {
+                self.refuse_keys_of_no_proxy(name)?;
+                continue;
             }
-            caller_mut(chain, name, &typed)?.retry.attempts = *attempts;
+            let proxy = proxy_name(name);
+            if services.contains(&proxy) {
+                return Err(ChainLineError::ProxyName(proxy).into());
+            }
+            if OWN_KEYS.contains(&name) {
+                let message = format!(
+                    "the proxy under `{name}` could not be told from [sidecars] {name}, a key of its own; give the service \
+                     another name"
+                );
+                return Err(flag("the chain line", message));
+            }
+            let none = RetryKeys::default();
+            let tables = [
+                Table(
+                    format!("[sidecars.{}.retry]", key(name)),
+                    keys.of(name).unwrap_or(&none),
+                ),
+                Table("[sidecars.retry]".to_owned(), &keys.retry),
+                Table("[retry]".to_owned(), &self.draft.retry),
+            ];
+            caller.proxy = self.policy(&proxy, caller.proxy.attempts, &tables)?;
+        }
+        if !chain.has_proxies() {
+            if let (Some(kind), None) = (self.overrides.sidecar, &self.overrides.owner) {
+                let message = "no link of this chain has a proxy; give them one: --sidecar-attempts 3".to_owned();
+                return Err(flag(&format!("--sidecar {}", kind.name()), message));
+            }
+            chain.sidecar = SidecarKind::default();
         }
         Ok(())
+    }
+
+    /// Refuses a proxy's table where there is no proxy, unless a flag took it away.
+    fn refuse_keys_of_no_proxy(&self, name: &str) -> Result<(), ScenarioError> {
+        let flags = self.overrides;
+        let is_flagged =
+            flags.owner.is_some() || flags.sidecar_attempts.is_some() || !flags.sidecar_attempts_at.is_empty();
+        let tables = &self.draft.sidecars.of;
+        match tables.iter().find(|keys| keys.caller == name) {
+            Some(ProxyKeys { retry, place, .. }) if retry.attempts.is_none() && !is_flagged => {
+                Err(ScenarioError::Wrong {
+                    place: place.clone(),
+                    message: format!(
+                        "{name} has no proxy that these keys could be of; give it attempts, as in --sidecar-attempts-at \
+                         {name}=3"
+                    ),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn override_faults(&self, chain: &mut Chain) -> Result<(), ScenarioError> {
@@ -489,47 +562,68 @@ fn check_side(fault: &ServiceFault, service: &str, above: &str, place: &Place) -
     }
 }
 
-/// Both waits at one caller, at the place of its own one, or else of the one that all share.
-fn hedge_with_backoff(caller: &str, own: &RetryKeys, shared: &RetryKeys) -> ScenarioError {
-    let table = if caller == CLIENT {
-        "[client.retry]".to_owned()
-    } else {
-        format!("[services.{}.retry]", key(caller))
+/// A retry table under its name.
+struct Table<'a>(String, &'a RetryKeys);
+
+/// Both waits at one caller, at the place of its own one, or else of the one that it shares.
+fn hedge_with_backoff(whose: &str, tables: &[Table<'_>]) -> ScenarioError {
+    let from = |has: fn(&RetryKeys) -> bool| {
+        let table = tables.iter().find(|Table(_, keys)| has(keys));
+        table.map_or("", |Table(name, _)| name.as_str())
     };
-    let from = |is_own: bool| if is_own { table.as_str() } else { "[retry]" };
+    let own = from(|_| true);
     let message = format!(
-        "{caller} would have a hedge, from {}, and a backoff, from {}, and they exclude each other: a hedge does not wait \
-         for a failure; take one out, or set it to \"none\" in {table}",
-        from(own.hedge.is_some()),
-        from(own.backoff.is_some()),
+        "{whose} would have a hedge, from {}, and a backoff, from {}, and they exclude each other: a hedge does not wait \
+         for a failure; take one out, or set it to \"none\" in {own}",
+        from(|keys| keys.hedge.is_some()),
+        from(|keys| keys.backoff.is_some()),
     );
-    let place = own.waits_place.as_ref().or(shared.waits_place.as_ref());
+    let place = tables.iter().find_map(|Table(_, keys)| keys.waits_place.clone());
     ScenarioError::Wrong {
-        place: place.cloned().unwrap_or_else(|| Place::flag(&table)),
+        place: place.unwrap_or_else(|| Place::flag(own)),
         message,
     }
 }
 
+/// What a repeatable flag says of single callers.
+fn at_callers(
+    chain: &mut Chain,
+    name: &str,
+    pairs: &[(String, u32)],
+    attempts: fn(&mut Caller) -> &mut u32,
+) -> Result<(), ScenarioError> {
+    for (position, (caller, number)) in pairs.iter().enumerate() {
+        let typed = format!("{name} {caller}={number}");
+        if pairs[..position].iter().any(|(earlier, _)| earlier == caller) {
+            let message = format!("`{}` has its attempts from another flag already", sanitize(caller));
+            return Err(flag(&typed, message));
+        }
+        *attempts(caller_mut(chain, caller, &typed)?) = *number;
+    }
+    Ok(())
+}
+
 /// The caller of this name, or why there is none.
 fn caller_mut<'a>(chain: &'a mut Chain, name: &str, typed: &str) -> Result<&'a mut Caller, ScenarioError> {
-    if name == CLIENT {
-        return Ok(&mut chain.client);
+    let names: Vec<_> = chain.services.iter().map(|service| service.name.as_str()).collect();
+    check_caller(name, &names).map_err(|message| flag(typed, message))?;
+    let mut callers = chain.callers_mut();
+    let found = callers.find(|(known, _)| *known == name).map(|(_, caller)| caller);
+    Ok(found.expect("a caller that was found"))
+}
+
+/// Refuses a name that is no caller's in a chain of these services.
+fn check_caller(name: &str, services: &[&str]) -> Result<(), String> {
+    let (bottom, callers) = services.split_last().expect("a chain has at least two services");
+    if name == *bottom {
+        return Err(format!("{name} is the bottom service and calls nobody"));
     }
-    let callers = chain.services.len() - 1;
-    if chain.services[callers].name == name {
-        return Err(flag(typed, format!("{name} is the bottom service and calls nobody")));
+    let callers: Vec<_> = std::iter::once(CLIENT).chain(callers.iter().copied()).collect();
+    if callers.contains(&name) {
+        Ok(())
+    } else {
+        Err(unknown("caller", name, &callers))
     }
-    let names: Vec<_> = chain.services[..callers]
-        .iter()
-        .map(|service| service.name.clone())
-        .collect();
-    if let Some(position) = names.iter().position(|known| known == name) {
-        return Ok(&mut chain.services[position].caller);
-    }
-    let names: Vec<_> = std::iter::once(CLIENT)
-        .chain(names.iter().map(String::as_str))
-        .collect();
-    Err(flag(typed, unknown("caller", name, &names)))
 }
 
 /// ``no caller `checkuot` is in this chain; did you mean `checkout`? (client, frontend, checkout, pricing)``.

@@ -1,5 +1,7 @@
 //! The built-in scenarios: one table, one file each.
 
+use super::{Overrides, Scenario};
+
 /// A scenario that the program brings along.
 #[derive(Debug, Clone, Copy)]
 pub struct BuiltIn {
@@ -59,6 +61,10 @@ built_in! {
     "client-fault-inside"
     "client-fault-outside"
     "open-loop"
+    "sidecars"
+    "long-chain"
+    "hidden-layer"
+    "envoy-defaults"
     "nested-unavailable"
     "nested-invalid"
     "nested-transient"
@@ -75,8 +81,21 @@ pub(super) fn find(name: &str) -> Option<&'static BuiltIn> {
 impl BuiltIn {
     /// The line that says what it teaches.
     pub fn about(&self) -> String {
-        super::Scenario::load(Some(self.name), &super::Overrides::default())
-            .map(|scenario| scenario.about)
-            .unwrap_or_default()
+        self.scenario().map(|scenario| scenario.about).unwrap_or_default()
+    }
+
+    /// Whether it runs real Envoys, which a machine may not have.
+    pub fn needs_envoy(&self) -> bool {
+        self.scenario().is_some_and(|scenario| scenario.chain.has_envoys())
+    }
+
+    /// What a run of it exits with: 1 where it shows something that no prediction knows.
+    pub fn exit_code(&self) -> u8 {
+        let is_hidden = |scenario: Scenario| scenario.chain.callers().any(|(_, caller)| caller.undeclared > 1);
+        u8::from(self.scenario().is_some_and(is_hidden))
+    }
+
+    fn scenario(&self) -> Option<Scenario> {
+        Scenario::load(Some(self.name), &Overrides::default()).ok()
     }
 }

@@ -85,7 +85,7 @@ fn undeclared(behind: &str, caller: &Caller) -> Config {
         layer: Layer::Undeclared,
         retry: Policy {
             attempts: caller.undeclared,
-            retry_on: caller.retry.retry_on.clone(),
+            retry_on: caller.undeclared_retry_on().clone(),
             ..Policy::default()
         },
         ..Config::named(&format!("behind-{behind}"))

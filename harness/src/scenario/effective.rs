@@ -1,6 +1,6 @@
 //! The scenario in force, in the keys of a scenario file: written as TOML it is read back as the same scenario.
 
-use super::{Caller, Scenario};
+use super::{Caller, Chain, Scenario};
 use crate::chain_line::{ChainLine, Hop};
 use chassis::{
     code,
@@ -66,7 +66,7 @@ impl Scenario {
                         json!(service.caller.transport_codes.to_string()),
                     );
                 }
-                keys.insert("retry".to_owned(), retry(&service.caller));
+                keys.insert("retry".to_owned(), retry(&service.caller.retry));
             }
             services.insert(service.name.clone(), Value::Object(keys));
         }
@@ -83,9 +83,19 @@ impl Scenario {
                 "deadline": load.deadline.map_or_else(|| "none".to_owned(), duration),
                 "seed": if load.seed > LARGEST_NUMBER { json!(load.seed.to_string()) } else { json!(load.seed) },
             },
-            "client": { "retry": retry(&self.chain.client) },
+            "client": { "retry": retry(&self.chain.client.retry) },
             "services": services,
         });
+        if let Some(proxies) = sidecars(&self.chain) {
+            effective["sidecars"] = proxies;
+        }
+        let undeclared = self.chain.callers().filter(|(_, caller)| caller.undeclared > 1);
+        let undeclared: Map<_, _> = undeclared
+            .map(|(name, caller)| (name.to_owned(), json!(caller.undeclared)))
+            .collect();
+        if !undeclared.is_empty() {
+            effective["undeclared"] = Value::Object(undeclared);
+        }
         if let Some(rate) = load.rate {
             effective["load"]["rate"] = json!(rate);
         }
@@ -96,17 +106,31 @@ impl Scenario {
     }
 }
 
-fn retry(caller: &Caller) -> Value {
+/// What the proxies are, each with its whole policy; `None` where there are none.
+fn sidecars(chain: &Chain) -> Option<Value> {
+    let proxies = chain.callers().filter(|(_, caller)| caller.has_proxy());
+    let mut keys: Map<_, _> = proxies
+        .map(|(name, caller)| (name.to_owned(), json!({ "retry": retry(&caller.proxy) })))
+        .collect();
+    if keys.is_empty() {
+        return None;
+    }
+    keys.insert("kind".to_owned(), json!(chain.sidecar.name()));
+    Some(Value::Object(keys))
+}
+
+fn retry(policy: &Policy) -> Value {
     let mut keys = Map::new();
-    keys.insert("attempts".to_owned(), json!(caller.retry.attempts));
+    keys.insert("attempts".to_owned(), json!(policy.attempts));
     keys.insert(
         "retry_on".to_owned(),
-        match &caller.retry.retry_on {
+        match &policy.retry_on {
             RetryOn::Any => json!("any"),
             RetryOn::Codes(codes) => codes.iter().map(|code| code::name(*code)).collect(),
         },
     );
     let Policy {
+        connect_failure,
         backoff,
         attempt_timeout,
         commit,
@@ -116,8 +140,9 @@ fn retry(caller: &Caller) -> Value {
         hedge,
         only_first_tries,
         ..
-    } = caller.retry;
+    } = *policy;
     let optional = [
+        ("connect_failure", (!connect_failure).then(|| json!(false))),
         ("backoff", backoff.map(backoff_keys)),
         ("attempt_timeout", attempt_timeout.map(|limit| json!(duration(limit)))),
         (

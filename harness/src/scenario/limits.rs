@@ -1,6 +1,7 @@
 //! Plans that are refused before anything starts, with the way on. Pure; whoever has the model's figures calls them.
 
-use super::{Scenario, ScenarioError};
+use super::{Caller, Scenario, ScenarioError};
+use crate::{chain_line::proxy_name, envoy};
 use chassis::config::PassedOn;
 use std::time::Duration;
 
@@ -8,39 +9,70 @@ use std::time::Duration;
 pub const ARRIVALS_PER_SECOND: u128 = 1_000;
 /// Arrivals at all services together that a run may plan unless told otherwise.
 pub const DEFAULT_MAX_CALLS: u64 = 2_000_000;
-/// Most services of a chain that can be run.
+/// Most services of a chain that stays up: each has its own process and its own ports, and nothing stands between them.
 pub const MAX_RUNNABLE: usize = 4;
 
 impl Scenario {
-    /// Refuses what can be predicted and not be run: more than [`MAX_RUNNABLE`] services, proxies, and requests that never end.
+    /// Refuses what can be predicted and not be run: policies that an Envoy does not know, and requests that never end.
     pub fn check_runnable(&self) -> Result<(), ScenarioError> {
-        let services = &self.chain.services;
-        if services.len() > MAX_RUNNABLE {
-            return Err(ScenarioError::NotRunnable(format!(
-                "a chain of {} services is not built yet: it can be predicted, and 2 to {MAX_RUNNABLE} can be run \
-                 (--depth 1 to {})",
-                services.len(),
-                MAX_RUNNABLE - 1
-            )));
-        }
-        for (name, caller) in self.chain.callers() {
-            let (attempts, proxy) = (caller.retry.attempts, caller.proxy.attempts);
-            if proxy > 1 {
-                return Err(ScenarioError::NotRunnable(format!(
-                    "the proxy in `{name} x{attempts}*{proxy}` is not built yet: it can be predicted, and \
-                     `{name} x{attempts}` can be run"
-                )));
+        if self.chain.has_envoys() {
+            for (name, caller) in self.chain.callers().filter(|(_, caller)| caller.has_proxy()) {
+                envoy::check(&caller.proxy).map_err(|cannot| {
+                    ScenarioError::NotRunnable(format!(
+                        "{} is an Envoy: {cannot}; or let our own proxy do it: --sidecar builtin",
+                        proxy_name(name)
+                    ))
+                })?;
             }
         }
         self.check_ends()
     }
 
+    /// Refuses what can be run and not be kept up, to be attached to: more than [`MAX_RUNNABLE`] services, and whatever stands
+    /// between two of them.
+    pub fn check_stays_up(&self) -> Result<(), ScenarioError> {
+        let refused = |message| Err(ScenarioError::NotRunnable(message));
+        let services = self.chain.services.len();
+        if services > MAX_RUNNABLE {
+            return refused(format!(
+                "a chain that stays up has 2 to {MAX_RUNNABLE} services, and this one has {services}: run starts it for \
+                 itself"
+            ));
+        }
+        if self.chain.has_envoys() {
+            return refused("`up` starts no Envoys; `run --sidecar envoy` does".to_owned());
+        }
+        for (name, caller) in self.chain.callers() {
+            let (attempts, proxy) = (caller.retry.attempts, caller.proxy.attempts);
+            if caller.has_proxy() {
+                return refused(format!(
+                    "a chain that stays up has no proxies, and `{name} x{attempts}*{proxy}` has one: run starts it for itself"
+                ));
+            }
+            if caller.undeclared > 1 {
+                return refused(format!(
+                    "a chain that stays up has no layers that nobody declared, and {name} has one of {}: run starts it for \
+                     itself",
+                    caller.undeclared
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses a plan in which an arrival can hang and nobody ever ends the wait.
     fn check_ends(&self) -> Result<(), ScenarioError> {
-        let client = &self.chain.client.retry;
+        let client = &self.chain.client;
+        // An attempt that its caller ends, or the proxy under it.
+        let gives_up = |caller: &Caller| {
+            let proxy = caller.has_proxy().then_some(&caller.proxy);
+            std::iter::once(&caller.retry)
+                .chain(proxy)
+                .any(|policy| policy.attempt_timeout.is_some())
+        };
         // Whether an arrival knows a deadline of its own, and whether its caller leaves some time.
         let mut knows = self.load.deadline.is_some();
-        let mut leaves = knows || self.load.cancel_after.is_some() || client.attempt_timeout.is_some();
+        let mut leaves = knows || self.load.cancel_after.is_some() || gives_up(client);
         let mut caller = crate::chain_line::CLIENT.to_owned();
         for service in &self.chain.services {
             if service.fault.side.is_some() && service.fault.fault.bars_work() {
@@ -64,8 +96,7 @@ impl Scenario {
             }
             let limited = matches!(service.deadline, PassedOn::AtMost(_));
             let passed = limited || (knows && service.deadline == PassedOn::Pass);
-            leaves =
-                passed || service.caller.retry.attempt_timeout.is_some() || (!service.detached && (knows || leaves));
+            leaves = passed || gives_up(&service.caller) || (!service.detached && (knows || leaves));
             knows = passed;
             caller.clone_from(&service.name);
         }
@@ -189,6 +220,17 @@ mod tests {
             "services.db.fault=fail:side=client@api",
         ] {
             assert_eq!(check(line, &[NONE, ended]), Ok(()), "{ended}");
+        }
+        // The proxy on any link above gives up too, where there is one.
+        let limit = "sidecars.retry.attempt_timeout=50ms";
+        assert!(check(line, &[NONE, limit]).is_err());
+        for proxied in [
+            "web x3 > api x1*2 > db hang",
+            "web x3*2 > api > db hang",
+            "client x1*2 > web x3 > api > db hang",
+        ] {
+            assert!(check(proxied, &[NONE]).is_err());
+            assert_eq!(check(proxied, &[NONE, limit]), Ok(()), "{proxied}");
         }
         for not_ended in [
             "services.api.deadline=drop",

@@ -1,6 +1,6 @@
 //! What flags say on top of a scenario: typed, each value already sound by itself.
 
-use super::OrNone;
+use super::{OrNone, SidecarKind};
 use chassis::{fault::ServiceFault, policy::RetryOn};
 use std::time::Duration;
 
@@ -17,6 +17,14 @@ pub struct Overrides {
     pub attempts_at: Vec<(String, u32)>,
     /// `--owner`: the only caller that repeats.
     pub owner: Option<String>,
+    /// `--sidecar`: what the proxies are.
+    pub sidecar: Option<SidecarKind>,
+    /// `--sidecar-attempts`, or `--sidecar-retries` plus one: of the proxy on every link between two services.
+    pub sidecar_attempts: Option<u32>,
+    /// `--sidecar-attempts-at` and `--sidecar-retries-at`: of the proxy under one caller.
+    pub sidecar_attempts_at: Vec<(String, u32)>,
+    /// `--undeclared`: of a layer behind one caller that no configuration names.
+    pub undeclared: Vec<(String, u32)>,
     /// `--retry-on`: of every caller, proxy and the client.
     pub retry_on: Option<RetryOn>,
     /// `--fault`; without a service it is the bottom one's.

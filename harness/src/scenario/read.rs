@@ -2,6 +2,7 @@
 
 use super::{
     ScenarioError,
+    sidecars::{self, SidecarKeys, UndeclaredKey},
     suggest::did_you_mean,
     tree::{Entry, Node, Place, Value},
     values::{
@@ -33,6 +34,8 @@ pub(super) struct Draft {
     pub(super) client: RetryKeys,
     pub(super) retry: RetryKeys,
     pub(super) services: Vec<ServiceKeys>,
+    pub(super) sidecars: SidecarKeys,
+    pub(super) undeclared: Vec<UndeclaredKey>,
 }
 
 /// `[load]`.
@@ -52,6 +55,7 @@ pub(super) struct LoadKeys {
 pub(super) struct RetryKeys {
     pub(super) attempts: Option<u32>,
     pub(super) retry_on: Option<RetryOn>,
+    pub(super) connect_failure: Option<bool>,
     pub(super) backoff: Option<OrNone<Backoff>>,
     pub(super) attempt_timeout: Option<OrNone<Duration>>,
     pub(super) commit: Option<Commit>,
@@ -80,17 +84,15 @@ pub(super) struct ServiceKeys {
 }
 
 /// A table whose keys are all known.
-struct Section<'a> {
+pub(super) struct Section<'a> {
     entries: &'a [Entry],
 }
 
 /// The keys of one kind of table.
-struct Keys {
-    known: &'static [&'static str],
-    /// Named by the design, refused by name.
-    planned: &'static [&'static str],
+pub(super) struct Keys {
+    pub(super) known: &'static [&'static str],
     /// Where a key was probably meant to go, for suggestions alone.
-    below: &'static [&'static str],
+    pub(super) below: &'static [&'static str],
 }
 
 const TOP: Keys = Keys {
@@ -103,8 +105,9 @@ const TOP: Keys = Keys {
         "client",
         "retry",
         "services",
+        "sidecars",
+        "undeclared",
     ],
-    planned: &["sidecars", "undeclared"],
     below: &[
         "chain.line",
         "chain.depth",
@@ -119,7 +122,6 @@ const TOP: Keys = Keys {
 };
 const CHAIN: Keys = Keys {
     known: &["line", "depth"],
-    planned: &[],
     below: &[],
 };
 const LOAD: Keys = Keys {
@@ -132,12 +134,12 @@ const LOAD: Keys = Keys {
         "cancel_after",
         "seed",
     ],
-    planned: &[],
     below: &[],
 };
-const BELOW_RETRY: [&str; 10] = [
+pub(super) const BELOW_RETRY: [&str; 11] = [
     "retry.attempts",
     "retry.retry_on",
+    "retry.connect_failure",
     "retry.backoff",
     "retry.attempt_timeout",
     "retry.commit",
@@ -149,7 +151,6 @@ const BELOW_RETRY: [&str; 10] = [
 ];
 const CLIENT_KEYS: Keys = Keys {
     known: &["retry"],
-    planned: &[],
     below: &BELOW_RETRY,
 };
 const SERVICE: Keys = Keys {
@@ -161,13 +162,13 @@ const SERVICE: Keys = Keys {
         "transport_codes",
         "retry",
     ],
-    planned: &[],
     below: &BELOW_RETRY,
 };
 const RETRY: Keys = Keys {
     known: &[
         "attempts",
         "retry_on",
+        "connect_failure",
         "backoff",
         "attempt_timeout",
         "commit",
@@ -177,34 +178,29 @@ const RETRY: Keys = Keys {
         "hedge",
         "only_first_tries",
     ],
-    planned: &[],
     below: &[],
 };
 const THROTTLE: Keys = Keys {
     known: &["max_tokens", "token_ratio"],
-    planned: &[],
     below: &[],
 };
 const BUDGET: Keys = Keys {
     known: &["kind", "percent", "min_concurrency", "ratio", "min_per_second", "ttl"],
-    planned: &[],
     below: &[],
 };
 const HEDGE: Keys = Keys {
     known: &["delay"],
-    planned: &[],
     below: &[],
 };
 const BACKOFF: Keys = Keys {
     known: &["initial", "multiplier", "max", "jitter"],
-    planned: &[],
     below: &[],
 };
 
 impl Draft {
     /// Reads a whole tree.
     pub(super) fn read(root: &Node) -> Result<Self, ScenarioError> {
-        let top = Section::open(root, "", "a scenario", &TOP)?;
+        let top = Section::open(root, "a scenario", &TOP)?;
         let mut draft = Self::default();
         if let Some(entry) = top.get("name") {
             draft.name = Some(name(entry)?);
@@ -227,6 +223,12 @@ impl Draft {
         draft.retry = RetryKeys::read(top.get("retry"), "retry")?;
         if let Some(entry) = top.get("services") {
             draft.services = services(entry)?;
+        }
+        if let Some(entry) = top.get("sidecars") {
+            draft.sidecars = SidecarKeys::read(entry)?;
+        }
+        if let Some(entry) = top.get("undeclared") {
+            draft.undeclared = sidecars::undeclared(entry)?;
         }
         draft.without_two_voices(&top)
     }
@@ -254,31 +256,29 @@ impl Draft {
         Ok(())
     }
 
-    /// Refuses attempts for every caller beside a line that gives each caller its own.
+    /// Refuses attempts for every caller or proxy beside a line that gives each its own.
     fn without_two_voices(self, top: &Section<'_>) -> Result<Self, ScenarioError> {
-        match top.get("retry") {
-            Some(entry) if self.line.is_some() && self.retry.attempts.is_some() => {
-                let message = "[retry] attempts stands beside a chain line, which gives every caller its own (web x3); \
-                               leave one of the two out";
-                let place = attempts_place(entry).unwrap_or(&entry.place).clone();
-                Err(ScenarioError::Wrong {
-                    place,
-                    message: message.to_owned(),
-                })
-            }
-            _ => Ok(self),
+        if self.line.is_none() {
+            return Ok(self);
         }
+        let (of, example, place) = if let (Some(_), Some(entry)) = (self.retry.attempts, top.get("retry")) {
+            (
+                "[retry]",
+                "every caller its own (web x3)",
+                &entry.inside("attempts").place,
+            )
+        } else if let Some(place) = &self.sidecars.attempts_place {
+            ("[sidecars]", "every proxy its own (web x3*3)", place)
+        } else {
+            return Ok(self);
+        };
+        Err(ScenarioError::Wrong {
+            place: place.clone(),
+            message: format!(
+                "{of} attempts stands beside a chain line, which gives {example}; leave one of the two out"
+            ),
+        })
     }
-}
-
-fn attempts_place(retry: &Entry) -> Option<&Place> {
-    let Value::Table(entries) = &retry.node.value else {
-        return None;
-    };
-    entries
-        .iter()
-        .find(|entry| entry.key == "attempts")
-        .map(|entry| &entry.place)
 }
 
 impl LoadKeys {
@@ -335,7 +335,7 @@ impl LoadKeys {
 }
 
 impl RetryKeys {
-    fn read(entry: Option<&Entry>, path: &str) -> Result<Self, ScenarioError> {
+    pub(super) fn read(entry: Option<&Entry>, path: &str) -> Result<Self, ScenarioError> {
         let mut keys = Self::default();
         let Some(entry) = entry else { return Ok(keys) };
         let retry = Section::table(entry, path, &RETRY)?;
@@ -346,6 +346,7 @@ impl RetryKeys {
         if let Some(entry) = retry.get("retry_on") {
             keys.retry_on = Some(retry_on(entry)?);
         }
+        keys.connect_failure = retry.get("connect_failure").map(boolean).transpose()?;
         if let Some(entry) = retry.get("backoff") {
             keys.backoff = Some(backoff(entry, path)?);
             keys.waits_place = Some(entry.place.clone());
@@ -574,14 +575,14 @@ fn transport_codes(entry: &Entry) -> Result<TransportCodes, ScenarioError> {
     read.parse().map_err(|right| wrong(entry, right))
 }
 
-fn text(entry: &Entry, right: &str) -> Result<String, ScenarioError> {
+pub(super) fn text(entry: &Entry, right: &str) -> Result<String, ScenarioError> {
     match &entry.node.value {
         Value::Text(text) => Ok(text.clone()),
         _ => Err(wrong(entry, right)),
     }
 }
 
-fn integer(entry: &Entry, least: u64, most: u64, right: &str) -> Result<u64, ScenarioError> {
+pub(super) fn integer(entry: &Entry, least: u64, most: u64, right: &str) -> Result<u64, ScenarioError> {
     match entry.node.value {
         Value::Integer(Some(number)) if (i128::from(least)..=i128::from(most)).contains(&number) => {
             Ok(u64::try_from(number).unwrap_or(most))
@@ -591,7 +592,7 @@ fn integer(entry: &Entry, least: u64, most: u64, right: &str) -> Result<u64, Sce
 }
 
 /// `attempts = 0: write 1 to 100`.
-fn wrong(entry: &Entry, right: &str) -> ScenarioError {
+pub(super) fn wrong(entry: &Entry, right: &str) -> ScenarioError {
     let read = match &entry.node.value {
         Value::Table(_) => "a table".to_owned(),
         _ => sanitize(&entry.node.read),
@@ -606,14 +607,14 @@ fn wrong(entry: &Entry, right: &str) -> ScenarioError {
 
 impl<'a> Section<'a> {
     /// A table under its own name, `[PATH]` in messages.
-    fn table(entry: &'a Entry, path: &str, keys: &Keys) -> Result<Self, ScenarioError> {
+    pub(super) fn table(entry: &'a Entry, path: &str, keys: &Keys) -> Result<Self, ScenarioError> {
         if !matches!(entry.node.value, Value::Table(_)) {
             return Err(wrong(entry, &format!("write a table: [{path}]")));
         }
-        Self::open(&entry.node, path, &format!("[{path}]"), keys)
+        Self::open(&entry.node, &format!("[{path}]"), keys)
     }
 
-    fn open(node: &'a Node, path: &str, called: &str, keys: &Keys) -> Result<Self, ScenarioError> {
+    fn open(node: &'a Node, called: &str, keys: &Keys) -> Result<Self, ScenarioError> {
         let Value::Table(entries) = &node.value else {
             return Err(ScenarioError::Wrong {
                 place: node.place.clone(),
@@ -622,20 +623,11 @@ impl<'a> Section<'a> {
         };
         for Entry { key, place, .. } in entries {
             let key = key.as_str();
-            let place = place.clone();
-            if keys.planned.contains(&key) {
-                let key = if path.is_empty() {
-                    key.to_owned()
-                } else {
-                    format!("{path}.{key}")
-                };
-                return Err(ScenarioError::NotBuilt { place, key });
-            }
             if !keys.known.contains(&key) {
                 let hint = did_you_mean(key, keys.known.iter().chain(keys.below).copied());
                 let advice = format!("{hint} (keys: {})", keys.known.join(", "));
                 return Err(ScenarioError::UnknownKey {
-                    place,
+                    place: place.clone(),
                     key: sanitize(key),
                     section: called.to_owned(),
                     advice,
@@ -645,7 +637,7 @@ impl<'a> Section<'a> {
         Ok(Self { entries })
     }
 
-    fn get(&self, key: &str) -> Option<&'a Entry> {
+    pub(super) fn get(&self, key: &str) -> Option<&'a Entry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 }

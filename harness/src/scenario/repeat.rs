@@ -1,7 +1,8 @@
 //! The command line that repeats a scenario: the chain line, and a flag for everything the line cannot carry.
 
 use super::{
-    Caller, Load, Overrides, Scenario, build::DEFAULT_ITEM, builtin, effective::duration, values::default_concurrency,
+    Load, Overrides, Scenario, SidecarKind, build::DEFAULT_ITEM, builtin, effective::duration,
+    values::default_concurrency,
 };
 use crate::{chain_line::CLIENT, sanitize::is_control};
 use chassis::{
@@ -45,28 +46,8 @@ impl Scenario {
                 .filter(|service| service.name != bottom.name || service.fault.side.is_some())
                 .map(|service| flag("--fault", &format!("{}={}", service.name, service.fault))),
         );
-        let named = || {
-            let services = callers
-                .iter()
-                .map(|service| (format!("services.{}", key(&service.name)), &service.caller));
-            std::iter::once((CLIENT.to_owned(), &self.chain.client)).chain(services)
-        };
-        let shared = &self.chain.client.retry.retry_on;
-        if named().all(|(_, caller)| caller.retry.retry_on == *shared) {
-            flags.extend((*shared != RetryOn::default()).then(|| flag("--retry-on", &shared.to_string())));
-        } else {
-            flags.extend(named().filter_map(|(path, caller)| retry_on_flag(&path, caller)));
-        }
-        for (key, value) in KEYS {
-            let shared = value(&self.chain.client.retry);
-            if named().all(|(_, caller)| value(&caller.retry) == shared) {
-                flags.extend(shared.map(|shared| set(&format!("retry.{key}"), &shared)));
-            } else {
-                flags.extend(named().filter_map(|(path, caller)| {
-                    value(&caller.retry).map(|value| set(&format!("{path}.retry.{key}"), &value))
-                }));
-            }
-        }
+        flags.extend(self.retry_flags());
+        flags.extend(self.link_flags());
         let codes = self.chain.client.transport_codes;
         flags.extend((codes != TransportCodes::default()).then(|| set("transport_codes", &codes.to_string())));
         for service in callers {
@@ -91,31 +72,143 @@ impl Scenario {
     }
 }
 
-/// A key of a retry table and its value as TOML, where it is not at its default.
-type Key = (&'static str, fn(&Policy) -> Option<String>);
+/// A retry table's path and what it is to say.
+type Told<'a> = (String, &'a Policy);
 
-/// The keys that no flag of their own carries.
-const KEYS: [Key; 8] = [
-    ("backoff", |policy| policy.backoff.map(backoff_value)),
-    ("attempt_timeout", |policy| policy.attempt_timeout.map(duration)),
-    ("commit", |policy| {
-        (policy.commit != Commit::default()).then(|| policy.commit.to_string())
-    }),
-    ("pushback", |policy| (!policy.pushback).then(|| "false".to_owned())),
-    ("throttle", |policy| {
-        policy.throttle.map(|throttle| table(&throttle.to_string()))
-    }),
-    ("budget", |policy| {
-        policy.budget.map(|budget| table(&budget.to_string()))
-    }),
-    ("hedge", |policy| {
-        policy
-            .hedge
-            .map(|delay| format!("{{ delay = \"{}\" }}", duration(delay)))
-    }),
-    ("only_first_tries", |policy| {
-        policy.only_first_tries.then(|| "true".to_owned())
-    }),
+impl Scenario {
+    /// The policies of callers and proxies.
+    fn retry_flags(&self) -> Vec<String> {
+        let path = |name: &str| match name {
+            CLIENT => CLIENT.to_owned(),
+            name => format!("services.{}", key(name)),
+        };
+        let callers = self.chain.callers();
+        let callers: Vec<Told<'_>> = callers.map(|(name, caller)| (path(name), &caller.retry)).collect();
+        let proxies = self.chain.callers().filter(|(_, caller)| caller.has_proxy());
+        let proxies: Vec<Told<'_>> = proxies
+            .map(|(name, caller)| (format!("sidecars.{}", key(name)), &caller.proxy))
+            .collect();
+        let mut flags = Vec::new();
+        let shared = &self.chain.client.retry.retry_on;
+        let (first, others) = KEYS.split_first().expect("there are keys");
+        if callers
+            .iter()
+            .chain(&proxies)
+            .all(|(_, policy)| policy.retry_on == *shared)
+        {
+            flags.extend((*shared != RetryOn::default()).then(|| flag("--retry-on", &shared.to_string())));
+        } else {
+            flags.extend(first.flags(&callers, &proxies));
+        }
+        flags.extend(others.iter().flat_map(|key| key.flags(&callers, &proxies)));
+        flags
+    }
+
+    /// What stands on the links, but for the attempts of proxies, which the line carries.
+    fn link_flags(&self) -> Vec<String> {
+        let kind = self.chain.sidecar;
+        let mut flags = Vec::new();
+        flags.extend((kind != SidecarKind::default()).then(|| flag("--sidecar", kind.name())));
+        let undeclared = self.chain.callers().filter(|(_, caller)| caller.undeclared > 1);
+        flags.extend(undeclared.map(|(name, caller)| flag("--undeclared", &format!("{name}={}", caller.undeclared))));
+        flags
+    }
+}
+
+/// A key of a retry table.
+struct Key {
+    name: &'static str,
+    /// Its value as TOML, where it is not at its default.
+    value: fn(&Policy) -> Option<String>,
+    /// Its default as TOML, to take back what is inherited.
+    default: &'static str,
+}
+
+impl Key {
+    /// The flags that give every caller and every proxy its own value. What all callers have is one key, which proxies inherit.
+    fn flags(&self, callers: &[Told<'_>], proxies: &[Told<'_>]) -> Vec<String> {
+        let common = |tables: &[Told<'_>]| {
+            let mut values = tables.iter().map(|(_, policy)| (self.value)(policy));
+            let first = values.next()?;
+            values.all(|value| value == first).then_some(first)
+        };
+        let set = |path: &str, value: Option<String>| {
+            let value = value.unwrap_or_else(|| self.default.to_owned());
+            set(&format!("{path}.{}", self.name), &value)
+        };
+        let of_each = |tables: &[Told<'_>], inherited: &Option<String>| -> Vec<String> {
+            let told = tables.iter().map(|(path, policy)| (path, (self.value)(policy)));
+            let told = told.filter(|(_, value)| value != inherited);
+            told.map(|(path, value)| set(&format!("{path}.retry"), value)).collect()
+        };
+        let (inherited, mut flags) = match common(callers) {
+            Some(None) | None => (None, of_each(callers, &None)),
+            Some(shared) => (shared.clone(), vec![set("retry", shared)]),
+        };
+        match common(proxies) {
+            Some(shared) if shared != inherited => flags.push(set("sidecars.retry", shared)),
+            Some(_) => {}
+            None => flags.extend(of_each(proxies, &inherited)),
+        }
+        flags
+    }
+}
+
+/// All but `attempts`, which the line carries; `retry_on` first.
+const KEYS: [Key; 10] = [
+    Key {
+        name: "retry_on",
+        value: retry_on_value,
+        default: "[\"UNAVAILABLE\"]",
+    },
+    Key {
+        name: "connect_failure",
+        value: |policy| (!policy.connect_failure).then(|| "false".to_owned()),
+        default: "true",
+    },
+    Key {
+        name: "backoff",
+        value: |policy| policy.backoff.map(backoff_value),
+        default: "none",
+    },
+    Key {
+        name: "attempt_timeout",
+        value: |policy| policy.attempt_timeout.map(duration),
+        default: "none",
+    },
+    Key {
+        name: "commit",
+        value: |policy| (policy.commit != Commit::default()).then(|| policy.commit.to_string()),
+        default: "headers",
+    },
+    Key {
+        name: "pushback",
+        value: |policy| (!policy.pushback).then(|| "false".to_owned()),
+        default: "true",
+    },
+    Key {
+        name: "throttle",
+        value: |policy| policy.throttle.map(|throttle| table(&throttle.to_string())),
+        default: "none",
+    },
+    Key {
+        name: "budget",
+        value: |policy| policy.budget.map(|budget| table(&budget.to_string())),
+        default: "none",
+    },
+    Key {
+        name: "hedge",
+        value: |policy| {
+            let hedge = policy.hedge;
+            hedge.map(|delay| format!("{{ delay = \"{}\" }}", duration(delay)))
+        },
+        default: "none",
+    },
+    Key {
+        name: "only_first_tries",
+        value: |policy| policy.only_first_tries.then(|| "true".to_owned()),
+        default: "false",
+    },
 ];
 
 /// `key=value,key=value` as a TOML table: what is no number stands in quotes.
@@ -149,16 +242,15 @@ fn load_flags(load: &Load) -> Vec<String> {
     flags
 }
 
-fn retry_on_flag(path: &str, caller: &Caller) -> Option<String> {
-    let value = match &caller.retry.retry_on {
-        default if *default == RetryOn::default() => return None,
-        RetryOn::Any => "any".to_owned(),
+fn retry_on_value(policy: &Policy) -> Option<String> {
+    match &policy.retry_on {
+        default if *default == RetryOn::default() => None,
+        RetryOn::Any => Some("any".to_owned()),
         RetryOn::Codes(codes) => {
             let names: Vec<_> = codes.iter().map(|code| format!("\"{}\"", code::name(*code))).collect();
-            format!("[{}]", names.join(", "))
+            Some(format!("[{}]", names.join(", ")))
         }
-    };
-    Some(set(&format!("{path}.retry.retry_on"), &value))
+    }
 }
 
 fn backoff_value(backoff: Backoff) -> String {

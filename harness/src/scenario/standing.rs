@@ -3,7 +3,7 @@
 use super::{Caller, Chain, Load, Overrides, Scenario, ScenarioError, Service, SidecarKind, build};
 use crate::sanitize::sanitize;
 use chassis::{
-    config::{Config, PassedOn},
+    config::{Config, Layer, PassedOn},
     fault::{Fault, ServiceFault},
     policy::Policy,
 };
@@ -26,8 +26,15 @@ impl Scenario {
     ///
     /// # Errors
     /// Services that draw from different seeds, of which no run could be predicted; one that misbehaves itself and in its
-    /// caller too, which no scenario says.
+    /// caller too, which no scenario says; what is no service.
     pub fn standing(configs: &[Config]) -> Result<Self, ScenarioError> {
+        if let Some(other) = configs.iter().find(|config| config.layer != Layer::Service) {
+            return Err(ScenarioError::NotRunnable(format!(
+                "`{}` is no service ({}), and a chain that already runs is known by its services: leave it out",
+                sanitize(&other.service),
+                other.layer
+            )));
+        }
         let faults: Vec<_> = (0..configs.len())
             .map(|place| fault(configs, place))
             .collect::<Result<_, _>>()?;
@@ -114,9 +121,9 @@ impl Change {
     /// A scenario of other services, and everything that flags can get wrong.
     pub fn of(&self, standing: &Scenario) -> Result<Scenario, ScenarioError> {
         let Some(source) = &self.source else {
-            return standing.with(&self.overrides);
+            return standing.with(&self.overrides).and_then(of_what_runs);
         };
-        let scenario = Scenario::load(Some(source), &self.overrides)?;
+        let scenario = of_what_runs(Scenario::load(Some(source), &self.overrides)?)?;
         let names = |scenario: &Scenario| scenario.service_names().map(sanitize).collect::<Vec<_>>();
         let (here, there) = (names(standing), names(&scenario));
         if here == there {
@@ -128,4 +135,10 @@ impl Change {
             there.join(" > ")
         )))
     }
+}
+
+/// No process is started or stopped in a chain that runs: what was given is refused where it has more of them.
+fn of_what_runs(scenario: Scenario) -> Result<Scenario, ScenarioError> {
+    scenario.check_stays_up()?;
+    Ok(scenario)
 }

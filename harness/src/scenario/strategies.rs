@@ -125,10 +125,9 @@ fn names(longest: usize) -> impl Strategy<Value = Vec<String>> {
         .prop_filter("no proxy's name", usable)
 }
 
-/// A chain line of at most so many services, with proxies or without.
-pub(crate) fn chain_line(longest: usize, proxies: bool) -> impl Strategy<Value = ChainLine> {
-    let most = if proxies { 100 } else { 1 };
-    let numbers = prop::collection::vec((tries(100), tries(most)), longest + 1);
+/// A chain line of at most so many services.
+pub(crate) fn chain_line(longest: usize) -> impl Strategy<Value = ChainLine> {
+    let numbers = prop::collection::vec((tries(100), tries(100)), longest + 1);
     (names(longest), numbers, fault()).prop_map(|(names, numbers, fault)| {
         let last = names.len();
         let all = std::iter::once("client".to_owned())
@@ -210,11 +209,11 @@ fn policy() -> impl Strategy<Value = Policy> {
         prop::option::of(budget),
     );
     let odd = || prop::bool::weighted(0.25);
-    let policy = (retry_on(), waits, parts, [odd(), odd(), odd()]).prop_map(
-        |(retry_on, (backoff, hedge), (attempt_timeout, throttle, budget), [late, deaf, first])| Policy {
+    let policy = (retry_on(), waits, parts, [odd(), odd(), odd(), odd()]).prop_map(
+        |(retry_on, (backoff, hedge), (attempt_timeout, throttle, budget), [late, deaf, first, answers])| Policy {
             attempts: 1,
             retry_on,
-            connect_failure: true,
+            connect_failure: !answers,
             backoff,
             attempt_timeout,
             commit: if late { Commit::Message } else { Commit::Headers },
@@ -279,6 +278,9 @@ fn load() -> impl Strategy<Value = Load> {
 #[derive(Debug, Clone)]
 struct Layer {
     policy: Policy,
+    /// What its proxy does, if it has one.
+    proxy: Policy,
+    undeclared: u32,
     transport_codes: TransportCodes,
     on_failure: OnFailure,
     fault: Placed,
@@ -289,9 +291,13 @@ struct Layer {
 fn layer() -> impl Strategy<Value = Layer> {
     let on_failure = prop::option::of(failure()).prop_map(|code| code.map_or(OnFailure::Pass, OnFailure::Answer));
     let detached = prop::bool::weighted(0.25);
-    (policy(), codes(), on_failure, placed(), passed_on(), detached).prop_map(
-        |(policy, transport_codes, on_failure, fault, deadline, detached)| Layer {
+    let undeclared = prop_oneof![3 => Just(1), 1 => 2..=100_u32];
+    let policies = (policy(), policy(), undeclared);
+    (policies, codes(), on_failure, placed(), passed_on(), detached).prop_map(
+        |((policy, proxy, undeclared), transport_codes, on_failure, fault, deadline, detached)| Layer {
             policy,
+            proxy,
+            undeclared,
             transport_codes,
             on_failure,
             fault,
@@ -301,27 +307,57 @@ fn layer() -> impl Strategy<Value = Layer> {
     )
 }
 
-/// A scenario of at most so many services, with proxies or without.
-pub(crate) fn scenario(longest: usize, proxies: bool) -> impl Strategy<Value = Scenario> {
-    let layers = prop::collection::vec(layer(), longest + 1);
-    (chain_line(longest, proxies), layers, any::<bool>(), load()).prop_map(|(line, mut layers, alike, load)| {
-        if alike {
-            let shared = layers[0].policy.clone();
-            for layer in &mut layers {
-                layer.policy = shared.clone();
+/// Who has the same policy as others.
+#[derive(Debug, Clone, Copy)]
+struct Alike {
+    callers: bool,
+    proxies: bool,
+    /// Each proxy and its caller.
+    both: bool,
+}
+
+impl Alike {
+    fn among(self, layers: &mut [Layer]) {
+        let first = layers[0].clone();
+        for layer in layers {
+            if self.callers {
+                layer.policy = first.policy.clone();
+            }
+            if self.proxies {
+                layer.proxy = first.proxy.clone();
+            }
+            if self.both {
+                layer.proxy = layer.policy.clone();
             }
         }
+    }
+}
+
+fn alike() -> impl Strategy<Value = Alike> {
+    any::<[bool; 3]>().prop_map(|[callers, proxies, both]| Alike { callers, proxies, both })
+}
+
+/// A scenario of at most so many services.
+pub(crate) fn scenario(longest: usize) -> impl Strategy<Value = Scenario> {
+    let layers = prop::collection::vec(layer(), longest + 1);
+    let whole = (chain_line(longest), layers, alike(), any::<bool>(), load());
+    whole.prop_map(|(line, mut layers, alike, are_real, load)| {
+        alike.among(&mut layers);
         let mut layers = layers.into_iter();
         let caller = |hop: &Hop, layer: &Layer| Caller {
             retry: Policy {
                 attempts: hop.attempts,
                 ..layer.policy.clone()
             },
-            proxy: Policy {
-                attempts: hop.proxy_attempts,
-                ..layer.policy.clone()
+            proxy: if hop.proxy_attempts > 1 {
+                Policy {
+                    attempts: hop.proxy_attempts,
+                    ..layer.proxy.clone()
+                }
+            } else {
+                Policy::default()
             },
-            undeclared: 1,
+            undeclared: layer.undeclared,
             transport_codes: layer.transport_codes,
         };
         let client = caller(&line.client, &layers.next().expect("one for the client"));
@@ -347,11 +383,14 @@ pub(crate) fn scenario(longest: usize, proxies: bool) -> impl Strategy<Value = S
                 detached: layer.detached,
             }
         });
-        let chain = Chain {
+        let mut chain = Chain {
             sidecar: SidecarKind::default(),
             client,
             services: services.collect(),
         };
+        if are_real && chain.has_proxies() {
+            chain.sidecar = SidecarKind::Envoy;
+        }
         Scenario {
             name: "custom".to_owned(),
             about: String::new(),

@@ -51,6 +51,17 @@ pub(super) struct Entry {
     pub(super) node: Node,
 }
 
+impl Entry {
+    /// The entry of this key in its table; itself where there is none.
+    pub(super) fn inside(&self, key: &str) -> &Self {
+        let entries = match &self.node.value {
+            Value::Table(entries) => entries.as_slice(),
+            _ => &[],
+        };
+        entries.iter().find(|entry| entry.key == key).unwrap_or(self)
+    }
+}
+
 impl Place {
     /// A flag or an argument, as typed.
     pub fn flag(text: &str) -> Self {
