@@ -5,14 +5,19 @@ use super::{
     picture::{self, Node},
     words::{self, Screen, WIDTH, sentence, shown},
 };
-use crate::report::{Count, Prediction, PredictionKind, ServiceKind, Tries};
+use crate::{
+    report::{Change, Count, Predicted, Prediction, PredictionKind, ServiceKind, Tries},
+    scenario::DEFAULT_MAX_CALLS,
+};
 use chassis::{
     code::{self, Code},
     fault::{At, Kind, ServiceFault},
 };
 
-/// Services that a run can start.
-const RUNNABLE: usize = 4;
+/// Rows of changes, at most.
+const CHANGES: usize = 8;
+/// Callers with a proxy that have a sentence for themselves, at most.
+const SINGLE: usize = 3;
 /// Over the table of changes.
 const TITLE: &str = "What to change, biggest cut first";
 
@@ -296,7 +301,7 @@ pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
         name: client.to_owned(),
         under: String::new(),
     }];
-    let mut arrows = vec![picture::arrow(tries(client), None)];
+    let mut arrows = vec![picture::arrow(tries(client))];
     for row in services {
         let under = match (row.predicted.kind, row.predicted.mean) {
             (PredictionKind::Statistical, Some(mean)) => number::mean(mean),
@@ -311,7 +316,7 @@ pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
             name: row.service.clone(),
             under,
         });
-        arrows.push(picture::arrow(tries(&row.service), None));
+        arrows.push(picture::arrow(tries(&row.service)));
     }
     let mut lines = picture::chain(&nodes, &arrows);
     if requests(prediction) > 1 {
@@ -339,6 +344,17 @@ fn proxies(tries: &[Tries]) -> Vec<String> {
             number::whole(first.tries),
             first.code,
             first.proxy
+        );
+        return words::wrapped("", 0, &text);
+    }
+    if through.len() > SINGLE {
+        let each: Vec<String> = through
+            .iter()
+            .map(|tries| format!("{} {}*{}", shown(&tries.caller), tries.code, tries.proxy))
+            .collect();
+        let text = format!(
+            "Attempts in the code, each through those of the proxy: {}.",
+            each.join(", ")
         );
         return words::wrapped("", 0, &text);
     }
@@ -389,23 +405,20 @@ fn changes(screen: &mut Screen, prediction: &Prediction) {
         words::name(&prediction.bottom.service, 17),
         if worst { ", at most" } else { "" }
     );
-    let left = prediction
-        .changes
-        .iter()
-        .map(|change| change_text(&change.change).len())
-        .max()
-        .unwrap_or(0);
-    let left = left.max(TITLE.len()).min(40);
-    let counts: Vec<String> = prediction
-        .changes
-        .iter()
-        .map(|change| number::count(change.bottom))
-        .collect();
+    let rows = alike(&prediction.changes);
+    let left = rows.iter().map(|(change, _)| change_text(&change.change).len()).max();
+    let left = left.unwrap_or(0).max(TITLE.len()).min(40);
+    let counts: Vec<String> = rows.iter().map(|(change, _)| number::count(change.bottom)).collect();
     let count = counts.iter().map(String::len).max().unwrap_or(0).max(at.len()) + 3;
     let edits = left + count + 3;
     screen.line(format!("{TITLE:<left$}{at:>count$}   you edit"));
-    for (change, number) in prediction.changes.iter().zip(counts) {
-        let what = columns(&change_text(&change.change), left);
+    for ((change, others), number) in rows.iter().zip(counts).take(CHANGES) {
+        let mut what = columns(&change_text(&change.change), left);
+        match others {
+            0 => {}
+            1 => what.push("    or the same at 1 other".to_owned()),
+            more => what.push(format!("    or the same at 1 of {more} others")),
+        }
         let edit = columns(&shown(&change.edits), WIDTH - edits);
         for row in 0..what.len().max(edit.len()) {
             let what = what.get(row).map_or("", String::as_str);
@@ -413,6 +426,10 @@ fn changes(screen: &mut Screen, prediction: &Prediction) {
             let number = if row == 0 { number.as_str() } else { "" };
             screen.line(format!("{what:<left$}{number:>count$}   {edit}"));
         }
+    }
+    let more = rows.len().saturating_sub(CHANGES);
+    if more > 0 {
+        screen.line(format!("  {more} that cut less are in the report (--json)"));
     }
     if let Some(best) = prediction
         .changes
@@ -427,6 +444,22 @@ fn changes(screen: &mut Screen, prediction: &Prediction) {
     }
 }
 
+/// The changes, each with how many others leave as much for as many edits. Few changes all stand for themselves.
+fn alike(changes: &[Change]) -> Vec<(&Change, usize)> {
+    let kind = |change: &Change| change.change.split(" at ").next().map(str::to_owned);
+    let mut rows: Vec<(&Change, usize)> = Vec::new();
+    for change in changes {
+        let same = |(known, _): &&mut (&Change, usize)| {
+            (known.bottom, &known.edits) == (change.bottom, &change.edits) && kind(known) == kind(change)
+        };
+        match rows.iter_mut().find(same) {
+            Some((_, others)) if changes.len() > CHANGES => *others += 1,
+            _ => rows.push((change, 0)),
+        }
+    }
+    rows
+}
+
 fn change_text(text: &str) -> String {
     format!("  {}", shown(text))
 }
@@ -438,15 +471,21 @@ fn columns(text: &str, width: usize) -> Vec<String> {
     words::wrapped_at(width, first, indent, text)
 }
 
-/// The command that measures what was predicted, where that can be started.
+/// The command that measures what was predicted; `None` where a run would refuse so many arrivals.
 fn runnable(prediction: &Prediction) -> Option<String> {
-    let services = prediction
-        .services
-        .iter()
-        .filter(|row| row.kind == ServiceKind::Service)
-        .count();
-    let proxies = prediction.services.iter().any(|row| row.kind == ServiceKind::Sidecar)
-        || prediction.tries_per_call.iter().any(|tries| tries.proxy > 1);
     let rest = prediction.command.strip_prefix("predict")?;
-    (services <= RUNNABLE && !proxies && !prediction.command.contains("--json")).then(|| format!("run{rest}"))
+    let arrivals = prediction.services.iter().map(|row| match row.predicted {
+        Predicted {
+            kind: PredictionKind::Statistical,
+            mean: Some(mean),
+            ..
+        } => Some(mean),
+        Predicted {
+            max: Count::Of(max), ..
+        } => Some(max as f64),
+        _ => None,
+    });
+    let arrivals: f64 = arrivals.sum::<Option<f64>>()?;
+    let few = arrivals <= DEFAULT_MAX_CALLS as f64;
+    (few && !prediction.command.contains("--json")).then(|| format!("run{rest}"))
 }

@@ -769,6 +769,16 @@ fn colours_change_no_letter() {
     }
 }
 
+/// With `--nocapture` this is the way to look at every sample.
+#[test]
+fn every_screen_ends_with_the_exit_code() {
+    for report in samples::reports() {
+        let text = screen_of(&report);
+        println!("{text}\n{}\n", "-".repeat(80));
+        assert!(text.ends_with(&format!("exit {}\n", report.exit_code())), "{text}");
+    }
+}
+
 #[test]
 fn the_words_of_the_code_stay_out() {
     for report in samples::reports() {
