@@ -357,23 +357,34 @@ pub(crate) fn hidden_twice() -> Report {
     report
 }
 
-/// A hidden layer stops as soon as a call works.
+/// Three requests, of which the first meets two failures: a hidden layer stops as soon as a call works.
 pub(crate) fn hidden_until_it_worked() -> Report {
-    let mut report = transient();
-    report.command =
-        "run 'frontend x3 > checkout x3 > pricing x3 > inventory fail:first=2' --undeclared pricing=4".to_owned();
+    let mut report = chain(&SHOP, &[3, 1, 1, 1]);
+    let fault = "fail:first=2,scope=process";
+    report.chain = format!("client > frontend x3 > checkout x3 > pricing x3 > inventory {fault}");
+    report.command = format!("run '{}' -n 3 --undeclared pricing=4", &report.chain[9..]);
+    report.operations = Operations {
+        requested: 3,
+        sent: 3,
+        ok: 3,
+        ..Operations::default()
+    };
     report.verdict = Verdict::NotAsPredicted;
-    report.links[3].sent = Some(1);
-    report.links[3].factor = Some(3.0);
-    report.links[3].repeats = Some(repeats(1, 3, 3));
+    report.services[3].predicted = exact(5);
+    report.services[3].received = Some(5);
+    report.services[3].traced = Some(5);
+    report.links[3].received = Some(5);
+    report.links[3].factor = Some(5.0 / 3.0);
+    report.links[3].repeats = Some(repeats(3, 1, 3));
+    report.receipts.clear();
     report.reasons = vec![
         reason(
             "link_surplus",
-            "On pricing > inventory, 1 attempt was sent and 3 received, 3 times as many.",
+            "On pricing > inventory, 3 attempts were sent and 5 received: 2 more than anybody sent.",
         ),
         reason(
             "sent_deficit",
-            "On pricing > inventory, only 1 attempt was sent; 3 were predicted.",
+            "On pricing > inventory, only 3 attempts were sent; 5 were predicted.",
         ),
     ];
     report
@@ -554,7 +565,6 @@ pub(crate) fn thirteen_with_proxies() -> Report {
         link.not_retried.insert("deadline".to_owned(), 2);
     }
     report.receipts.clear();
-    report.receipts_sample.complete = false;
     report
 }
 

@@ -58,14 +58,16 @@ pub(super) fn what_it_does(report: &Report, link: &Link) -> String {
     let hidden = links(report).any(|hidden| std::ptr::eq(hidden, link));
     // A path that comes more often than it was sent counts retries of the layer; an Envoy's own come under one path too.
     let whole = witnesses(link).find(|times| Some(times.different) == link.sent);
-    match (multiplier(link), whole) {
-        (Some(times), _) if hidden => format!(
-            "Something between {from} and {to} makes {} calls out of 1, and no configuration declares it.",
-            number::whole(times)
-        ),
-        (None, Some(times)) if hidden => format!(
-            "Something between {from} and {to} makes up to {} calls out of 1, and no configuration declares it.",
-            number::whole(times.most)
+    // What stops as soon as a call works may have had more attempts left.
+    let makes = if report.operations.ok > 0 { "made" } else { "makes" };
+    let calls = match (multiplier(link), whole) {
+        (Some(times), _) if hidden => Some(number::whole(times)),
+        (None, Some(times)) if hidden => Some(format!("up to {}", number::whole(times.most))),
+        _ => None,
+    };
+    match calls {
+        Some(calls) => format!(
+            "Something between {from} and {to} {makes} {calls} calls out of 1, and no configuration declares it."
         ),
         _ if more(link) > 0 && !hidden && has(report, "strangers") => {
             let carried = if more(link) == 1 { "carries" } else { "carry" };
@@ -108,9 +110,10 @@ fn of_link(report: &Report, link: &Link) -> Vec<String> {
         number::of(sent, "attempt")
     )];
     let received = |times: Times, under: &str| {
-        let often = match times {
-            Times { least, most, .. } if least == most => format!("exactly {} times", number::whole(most)),
-            Times { least, most, .. } => format!("{} to {} times", number::whole(least), number::whole(most)),
+        let often = match (times.least, times.most) {
+            (2, 2) => "exactly twice".to_owned(),
+            (least, most) if least == most => format!("exactly {} times", number::whole(most)),
+            (least, most) => format!("between {} and {} times", number::whole(least), number::whole(most)),
         };
         let what = match times.different {
             1 if sent == 1 => "it".to_owned(),

@@ -6,8 +6,8 @@ use super::{
     words::{self, Screen, WIDTH, sentence, shown},
 };
 use crate::{
-    report::{Change, Count, Predicted, Prediction, PredictionKind, ServiceKind, Tries},
-    scenario::DEFAULT_MAX_CALLS,
+    report::{Change, Count, Prediction, PredictionKind, ServiceKind, Tries},
+    scenario::{DEFAULT_MAX_CALLS, check_deadline},
 };
 use chassis::{
     code::{self, Code},
@@ -427,9 +427,14 @@ fn changes(screen: &mut Screen, prediction: &Prediction) {
             screen.line(format!("{what:<left$}{number:>count$}   {edit}"));
         }
     }
-    let more = rows.len().saturating_sub(CHANGES);
+    let more: usize = rows.iter().skip(CHANGES).map(|(_, others)| 1 + others).sum();
     if more > 0 {
-        screen.line(format!("  {more} that cut less are in the report (--json)"));
+        let cut = if more == 1 {
+            "1 more cuts less and is"
+        } else {
+            &format!("{more} more cut less and are")
+        };
+        screen.line(format!("  {cut} in the report (--json)"));
     }
     if let Some(best) = prediction
         .changes
@@ -471,21 +476,37 @@ fn columns(text: &str, width: usize) -> Vec<String> {
     words::wrapped_at(width, first, indent, text)
 }
 
-/// The command that measures what was predicted; `None` where a run would refuse so many arrivals.
+/// The command that measures what was predicted, with the time that it takes; `None` where a run would refuse so many
+/// arrivals.
 fn runnable(prediction: &Prediction) -> Option<String> {
     let rest = prediction.command.strip_prefix("predict")?;
-    let arrivals = prediction.services.iter().map(|row| match row.predicted {
-        Predicted {
-            kind: PredictionKind::Statistical,
-            mean: Some(mean),
-            ..
-        } => Some(mean),
-        Predicted {
-            max: Count::Of(max), ..
-        } => Some(max as f64),
-        _ => None,
+    if planned(prediction) > DEFAULT_MAX_CALLS as f64 || rest.contains("--json") {
+        return None;
+    }
+    let deadline = prediction
+        .scenario
+        .pointer("/load/deadline")
+        .and_then(serde_json::Value::as_str);
+    let deadline = deadline.and_then(|deadline| humantime::parse_duration(deadline).ok());
+    let worst = prediction.services.iter().map(|row| match row.predicted.max {
+        Count::Of(max) => max / u128::from(requests(prediction)).max(1),
+        Count::Beyond => u128::MAX,
     });
-    let arrivals: f64 = arrivals.sum::<Option<f64>>()?;
-    let few = arrivals <= DEFAULT_MAX_CALLS as f64;
-    (few && !prediction.command.contains("--json")).then(|| format!("run{rest}"))
+    let worst = worst.fold(0_u128, u128::saturating_add);
+    match (check_deadline(worst, deadline), rest.contains("--deadline")) {
+        (Ok(()), _) => Some(format!("run{rest}")),
+        (Err(_), false) => Some(format!("run{rest} --deadline none")),
+        (Err(_), true) => None,
+    }
+}
+
+/// Arrivals that a run plans: the mean under chance, otherwise the most.
+fn planned(prediction: &Prediction) -> f64 {
+    let rows = prediction.services.iter().map(|row| &row.predicted);
+    rows.map(|predicted| match (predicted.kind, predicted.mean, predicted.max) {
+        (PredictionKind::Statistical, Some(mean), _) => mean,
+        (_, _, Count::Of(max)) => max as f64,
+        (_, _, Count::Beyond) => f64::INFINITY,
+    })
+    .sum()
 }

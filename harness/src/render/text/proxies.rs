@@ -45,13 +45,19 @@ fn counts(proxies: &[&Service]) -> Option<String> {
     let mut parts = Vec::new();
     match as_predicted.as_slice() {
         [] => {}
-        [first, .., last] if as_predicted.len() > NAMED => parts.push(format!(
-            "{} of {}, from {} down to {}, as predicted",
-            as_predicted.len(),
-            proxies.len(),
-            count(first),
-            count(last)
-        )),
+        [first, .., last] if as_predicted.len() > NAMED => {
+            let of = if others.is_empty() {
+                String::new()
+            } else {
+                format!(" of {}", proxies.len())
+            };
+            parts.push(format!(
+                "{}{of}, from {} down to {}, as predicted",
+                as_predicted.len(),
+                count(first),
+                count(last)
+            ));
+        }
         rows => {
             let rows: Vec<String> = rows.iter().map(|row| count(row)).collect();
             parts.push(format!("{}, as predicted", rows.join(", ")));

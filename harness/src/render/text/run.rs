@@ -414,7 +414,9 @@ fn odd_arrivals(report: &Report) -> String {
     };
     if rows.len() > SINGLE {
         let all = together(rows.iter().flat_map(|(_, counts)| counts));
-        return format!("at {} services: {}", rows.len(), text(&all));
+        let proxies = rows.iter().any(|(row, _)| row.kind == ServiceKind::Sidecar);
+        let what = if proxies { "services and proxies" } else { "services" };
+        return format!("at {} {what}: {}", rows.len(), text(&all));
     }
     let each = rows
         .iter()
