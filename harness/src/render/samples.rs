@@ -4,8 +4,8 @@ use super::text::{Started, StartedService};
 use crate::report::{
     Advice, Arrival, Bottom, COMPARISON_SCHEMA, Change, Changed, Comparison, Count, Expected, Latency, Link, LiveCount,
     LiveGeneration, LiveLink, LiveService, Mixed, Note, Operations, PREDICTION_SCHEMA, Predicted, PredictedLink,
-    PredictedService, Prediction, PredictionKind, Process, Reason, Receipt, Report, SCHEMA, STATUS_SCHEMA,
-    SWITCH_SCHEMA, Sample, Service, ServiceKind, Status, Switched, Timing, Tries, Verdict,
+    PredictedService, Prediction, PredictionKind, Process, Reason, Receipt, Repeats, Report, SCHEMA, STATUS_SCHEMA,
+    SWITCH_SCHEMA, Sample, Service, ServiceKind, Status, Switched, Times, Timing, Tries, Verdict,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -22,7 +22,19 @@ pub(crate) fn reports() -> Vec<Report> {
         thousand(),
         refused(),
         hidden(),
+        hidden_and_lost_spans(),
+        hidden_twice(),
+        hidden_until_it_worked(),
+        hidden_behind_a_proxy(),
+        proxies(),
+        proxies_that_differ(),
+        envoys(),
+        envoys_at_a_closed_port(),
         incomplete(),
+        thirteen(),
+        thirteen_with_an_owner(),
+        thirteen_with_proxies(),
+        thirteen_with_a_hidden_layer(),
         two_services(),
         long_names(),
         hostile(),
@@ -247,29 +259,320 @@ pub(crate) fn refused() -> Report {
     report
 }
 
-/// Something makes four calls out of one.
+/// Something makes `times` calls out of one on a link, and everything below it is called as much more often.
+fn hide(report: &mut Report, link: usize, times: u64) {
+    let grow = |count: &mut Option<u64>| *count = count.map(|count| count * times);
+    for (place, row) in report.links.iter_mut().enumerate().skip(link) {
+        if place > link {
+            grow(&mut row.sent);
+            grow(&mut row.calls);
+        }
+        grow(&mut row.received);
+    }
+    for row in report.services.iter_mut().skip(link) {
+        grow(&mut row.received);
+        grow(&mut row.traced);
+    }
+    let row = &mut report.links[link];
+    row.factor = Some(as_factor(times));
+    row.repeats = Some(repeats(row.sent.unwrap(), times, times));
+    let (from, to) = (row.from.clone(), row.to.clone());
+    let (sent, received) = (row.sent.unwrap(), row.received.unwrap());
+    report.verdict = Verdict::NotAsPredicted;
+    report.reasons.push(reason(
+        "link_surplus",
+        &format!(
+            "On {from} > {to}, {sent} attempts were sent and {received} received, {times} times as many: a layer that no \
+             configuration names multiplies on this link."
+        ),
+    ));
+    for row in &report.services[link..] {
+        let text = format!(
+            "At {}, called by somebody, {} attempts arrived; fewer were predicted.",
+            row.service,
+            row.received.unwrap()
+        );
+        report.reasons.push(reason("surplus", &text));
+    }
+    report.reasons.sort_by_key(|reason| reason.kind != "link_surplus");
+}
+
+fn as_factor(times: u64) -> f64 {
+    f64::from(u32::try_from(times).unwrap())
+}
+
+fn reason(kind: &str, text: &str) -> Reason {
+    Reason {
+        kind: kind.to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+/// Each of `different` attempts came `least` to `most` times, by both witnesses.
+pub(crate) fn repeats(different: u64, least: u64, most: u64) -> Repeats {
+    let times = Times { different, least, most };
+    Repeats {
+        by_path: Some(times),
+        by_parent: Some(times),
+        envoy_attempts: BTreeMap::new(),
+    }
+}
+
+/// Something makes four calls out of one: an Envoy, by its header.
 pub(crate) fn hidden() -> Report {
     let mut report = headline();
-    report.command = "run hidden-layer --seed 27".to_owned();
+    report.command = "run hidden-layer".to_owned();
+    report.scenario = json!({"name": "hidden-layer", "load": {"requests": 1}, "undeclared": {"pricing": 4}});
+    hide(&mut report, 3, 4);
+    if let Some(repeats) = &mut report.links[3].repeats {
+        repeats.envoy_attempts = (1..=4).map(|attempt| (attempt, 27)).collect();
+    }
+    report
+}
+
+/// The same, and not every span of it came.
+pub(crate) fn hidden_and_lost_spans() -> Report {
+    let mut report = hidden();
+    report.command = "run 'frontend x3 > checkout x3 > pricing x3 > inventory down' --undeclared pricing=4".to_owned();
+    report.services[3].traced = Some(100);
+    if let Some(repeats) = &mut report.links[3].repeats {
+        repeats.by_parent = None;
+        repeats.envoy_attempts.clear();
+    }
+    report.reasons.push(reason(
+        "missing_spans",
+        "At inventory, 108 attempts were received and 100 traced.",
+    ));
+    report
+}
+
+/// Two layers that nobody declared.
+pub(crate) fn hidden_twice() -> Report {
+    let mut report = headline();
+    report.command = "run 'frontend x3 > checkout x3 > pricing x3 > inventory down' --undeclared frontend=2 \
+                      --undeclared pricing=4"
+        .to_owned();
+    hide(&mut report, 1, 2);
+    hide(&mut report, 3, 4);
+    report
+}
+
+/// Three requests, of which the first meets two failures: a hidden layer stops as soon as a call works.
+pub(crate) fn hidden_until_it_worked() -> Report {
+    let mut report = chain(&SHOP, &[3, 1, 1, 1]);
+    let fault = "fail:first=2,scope=process";
+    report.chain = format!("client > frontend x3 > checkout x3 > pricing x3 > inventory {fault}");
+    report.command = format!("run '{}' -n 3 --undeclared pricing=4", &report.chain[9..]);
+    report.operations = Operations {
+        requested: 3,
+        sent: 3,
+        ok: 3,
+        ..Operations::default()
+    };
     report.verdict = Verdict::NotAsPredicted;
-    report.services[3].received = Some(108);
-    report.services[3].traced = Some(108);
-    report.services[3].amplification = Some(108.0);
-    report.links[3].received = Some(108);
-    report.links[3].factor = Some(4.0);
+    report.services[3].predicted = exact(5);
+    report.services[3].received = Some(5);
+    report.services[3].traced = Some(5);
+    report.links[3].received = Some(5);
+    report.links[3].factor = Some(5.0 / 3.0);
+    report.links[3].repeats = Some(repeats(3, 1, 3));
+    report.receipts.clear();
     report.reasons = vec![
-        Reason {
-            kind: "surplus".to_owned(),
-            text: "pricing sent 27 attempts, by its own count and by 27 spans".to_owned(),
-        },
-        Reason {
-            kind: "hidden_layer".to_owned(),
-            text:
-                "inventory received each of these 27 exactly 4 times, under the same attempt path and the same parent \
-                   span"
-                    .to_owned(),
-        },
+        reason(
+            "link_surplus",
+            "On pricing > inventory, 3 attempts were sent and 5 received: 2 more than anybody sent.",
+        ),
+        reason(
+            "sent_deficit",
+            "On pricing > inventory, only 3 attempts were sent; 5 were predicted.",
+        ),
     ];
+    report
+}
+
+/// Callers with a proxy under each: `(name, attempts in its code, attempts of its proxy)`. The bottom fails.
+fn with_proxies(callers: &[(&str, u64, u64)], bottom: &str) -> Report {
+    let proxies: Vec<String> = callers.iter().map(|(name, ..)| format!("{name}-proxy")).collect();
+    let mut names = Vec::new();
+    let mut attempts = vec![1];
+    for ((name, code, proxy), proxy_name) in callers.iter().zip(&proxies) {
+        names.extend([*name, proxy_name.as_str()]);
+        attempts.extend([*code, *proxy]);
+    }
+    names.push(bottom);
+    let mut report = chain(&names, &attempts);
+    for row in &mut report.services {
+        if proxies.contains(&row.service) {
+            row.kind = ServiceKind::Sidecar;
+        }
+    }
+    let line: Vec<String> = callers
+        .iter()
+        .map(|(name, code, proxy)| format!("{name} x{code}*{proxy}"))
+        .collect();
+    report.chain = format!("client > {} > {bottom} down", line.join(" > "));
+    report.command = format!("run '{} > {bottom} down'", line.join(" > "));
+    report
+}
+
+/// Three attempts in the code and three in the proxy, at each of three callers.
+pub(crate) fn proxies() -> Report {
+    with_proxies(&[("web", 3, 3), ("orders", 3, 3), ("billing", 3, 3)], "ledger")
+}
+
+/// A proxy that is not declared as it is.
+pub(crate) fn hidden_behind_a_proxy() -> Report {
+    let mut report = with_proxies(&[("web", 1, 2), ("orders", 3, 2)], "ledger");
+    hide(&mut report, 4, 4);
+    report.links[4].repeats.as_mut().unwrap().by_parent = None;
+    report
+}
+
+/// A proxy got more than was predicted, and one span of another is missing.
+pub(crate) fn proxies_that_differ() -> Report {
+    let mut report = proxies();
+    report.verdict = Verdict::NotAsPredicted;
+    report.services[1].traced = Some(2);
+    report.services[5].received = Some(250);
+    report.reasons = vec![reason(
+        "surplus",
+        "At billing-proxy, called by billing, 250 attempts arrived; 243 were predicted.",
+    )];
+    report
+}
+
+/// Real Envoys, each with its usual limit of 3 retries at once.
+pub(crate) fn envoys() -> Report {
+    let mut report = with_proxies(
+        &[("frontend", 1, 3), ("checkout", 1, 3), ("pricing", 1, 3)],
+        "inventory",
+    );
+    report.command = "run envoy-defaults".to_owned();
+    report.scenario = json!({"name": "envoy-defaults", "load": {"requests": 400, "concurrency": 40}});
+    let counts = [400, 400, 444, 444, 508, 508, 632];
+    let most = [400, 400, 1200, 1200, 3600, 3600, 10_800];
+    for (place, row) in report.services.iter_mut().enumerate() {
+        row.predicted = Predicted {
+            kind: PredictionKind::Bounds,
+            mean: None,
+            sd: None,
+            min: Count::Of(400),
+            max: Count::Of(most[place]),
+        };
+        (row.received, row.traced) = (Some(counts[place]), Some(counts[place]));
+        report.links[place].sent = Some(counts[place]);
+        report.links[place].received = Some(counts[place]);
+        if row.kind == ServiceKind::Sidecar {
+            row.traced = None;
+            (row.work_done, row.late, row.dropped, row.expired, row.in_flight) = (None, None, None, None, None);
+            let retries = counts[place + 1] - counts[place];
+            row.envoy = Some(statistics(counts[place], retries, 2 * counts[place] - retries, 0));
+        }
+    }
+    report.operations.requested = 400;
+    report.operations.sent = 400;
+    report.operations.failed = 400;
+    report.operations.by_code = BTreeMap::from([("UNAVAILABLE".to_owned(), 400)]);
+    report.receipts_sample = Sample {
+        operations: 12,
+        of: 400,
+        complete: false,
+    };
+    report
+}
+
+fn statistics(received: u64, retries: u64, refused: u64, unconnected: u64) -> BTreeMap<String, u64> {
+    [
+        ("downstream_rq_total", received),
+        ("upstream_rq_total", received + retries),
+        ("upstream_rq_retry", retries),
+        ("upstream_rq_retry_overflow", refused),
+        ("upstream_rq_retry_limit_exceeded", 0),
+        ("upstream_rq_retry_success", 0),
+        ("upstream_cx_connect_fail", unconnected),
+    ]
+    .map(|(name, count)| (name.to_owned(), count))
+    .into()
+}
+
+/// A real Envoy that nobody answers: it sends nothing.
+pub(crate) fn envoys_at_a_closed_port() -> Report {
+    let mut report = with_proxies(&[("web", 3, 2)], "db");
+    report.command = "run 'web x3*2 > db refuse' --sidecar envoy".to_owned();
+    report.chain = "client > web x3*2 > db refuse".to_owned();
+    report.services[1].traced = None;
+    report.services[1].envoy = Some(statistics(3, 3, 0, 6));
+    report.services[2] = service("db", 0);
+    report.links[2] = Link {
+        factor: None,
+        ..link("web-proxy", "db", 3, 0)
+    };
+    report.receipts[0].attempts.retain(|arrival| arrival.service == "web");
+    report
+}
+
+/// The names of the longest chain.
+const THIRTEEN: [&str; 13] = [
+    "frontend",
+    "checkout",
+    "pricing",
+    "relay-1",
+    "relay-2",
+    "relay-3",
+    "relay-4",
+    "relay-5",
+    "relay-6",
+    "relay-7",
+    "relay-8",
+    "relay-9",
+    "inventory",
+];
+
+/// The longest chain, two attempts everywhere.
+pub(crate) fn thirteen() -> Report {
+    let mut attempts = [2; 13];
+    attempts[0] = 1;
+    let mut report = chain(&THIRTEEN, &attempts);
+    report.command = "run long-chain".to_owned();
+    report
+}
+
+/// The longest chain, and the frontend alone retries.
+pub(crate) fn thirteen_with_an_owner() -> Report {
+    let mut attempts = [1; 13];
+    attempts[1] = 3;
+    let mut report = chain(&THIRTEEN, &attempts);
+    let line = report.chain.replace("client > ", "");
+    report.command = format!("run '{line}'");
+    for link in &mut report.links {
+        link.not_retried = BTreeMap::from([("code".to_owned(), 3)]);
+    }
+    report
+}
+
+/// The longest chain with a proxy under each caller, of which two try twice.
+pub(crate) fn thirteen_with_proxies() -> Report {
+    let callers: Vec<(&str, u64, u64)> = (0..)
+        .zip(&THIRTEEN[..12])
+        .map(|(place, name)| (*name, 1 + u64::from(place % 4 == 0), 2))
+        .collect();
+    let mut report = with_proxies(&callers, "inventory");
+    for row in &mut report.services {
+        row.late = Some(1);
+        row.expired = Some(2);
+    }
+    for link in &mut report.links {
+        link.not_retried.insert("deadline".to_owned(), 2);
+    }
+    report.receipts.clear();
+    report
+}
+
+/// The longest chain, and something in its upper half that nobody declared.
+pub(crate) fn thirteen_with_a_hidden_layer() -> Report {
+    let mut report = thirteen();
+    report.command = report.chain.replace("client > ", "run '") + "' --undeclared relay-2=3";
+    hide(&mut report, 5, 3);
     report
 }
 
@@ -361,6 +664,15 @@ pub(crate) fn full() -> Report {
         loopback: true,
         stopped: "exited 0".to_owned(),
     }];
+    for row in &mut report.services {
+        row.envoy = Some(statistics(1, 2, 3, 4));
+    }
+    for link in &mut report.links {
+        link.repeats = Some(Repeats {
+            envoy_attempts: BTreeMap::from([(1, 27)]),
+            ..repeats(27, 1, 4)
+        });
+    }
     report.timing.request_ms = Some(Latency {
         min: 1.0,
         p50: 1.5,

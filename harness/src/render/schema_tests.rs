@@ -83,6 +83,11 @@ fn what_may_be_unknown_may_be_null() {
         (link.calls, link.sent, link.received, link.factor) = (None, None, None, None);
         (link.retry_ratio, link.transport_errors) = (None, None);
     }
+    report.links[3].repeats = Some(crate::report::Repeats {
+        by_path: None,
+        by_parent: None,
+        envoy_attempts: std::collections::BTreeMap::new(),
+    });
     report.receipts[0].attempts[0].duration_us = None;
     holds(&validator(REPORT), &read(&json::report(&report)));
 
@@ -136,7 +141,16 @@ fn damaged_reports_are_refused() {
         ("/services/0/predicted/max", Some(json!(null))),
         ("/services/0/predicted/max", Some(json!("many"))),
         ("/services/0/predicted/max", Some(json!(-1))),
+        ("/services/0/envoy/upstream_rq_retry", Some(json!(-1))),
+        ("/services/0/envoy/Upstream", Some(json!(1))),
+        ("/services/0/envoy", Some(json!(null))),
         ("/links/0/factor", Some(json!("1"))),
+        ("/links/0/repeats/by_path", None),
+        ("/links/0/repeats/by_path/least", None),
+        ("/links/0/repeats/by_parent/most", Some(json!(0.5))),
+        ("/links/0/repeats/envoy_attempts/0", Some(json!(1))),
+        ("/links/0/repeats/envoy_attempts/first", Some(json!(1))),
+        ("/links/0/repeats/surprise", Some(json!(1))),
         ("/links/0/not_retried", Some(json!([]))),
         ("/receipts/0/attempts/0/path", Some(json!(null))),
         ("/receipts/0/attempts/0/start_us", Some(json!(0.5))),
@@ -265,7 +279,14 @@ fn described(value: &Value, schema: &Value, root: &Value, path: &str) {
         Value::Object(object) => {
             let Some(properties) = schema.get("properties") else {
                 // The scenario is another format's; the others are maps of words and counts.
-                let known = ["scenario", "versions", "by_code", "not_retried"];
+                let known = [
+                    "scenario",
+                    "versions",
+                    "by_code",
+                    "not_retried",
+                    "envoy",
+                    "envoy_attempts",
+                ];
                 assert!(
                     known.contains(&path.rsplit('/').next().unwrap()),
                     "{path} has no properties"

@@ -229,5 +229,83 @@ Each call is tried 9 times: 3 in the code, each through 3 in the proxy.
         ),
         "{text}"
     );
-    assert!(!text.contains("run it"), "{text}");
+    sums.tries_per_call = (1..=4).map(|place| samples::tries("a-caller", place, 2)).collect();
+    let text = prediction(&sums, "harness", Style::Plain);
+    assert!(
+        text.contains(
+            "\nAttempts in the code, each through those of the proxy: a-caller 1*2, a-caller\n\
+             2*2, a-caller 3*2, a-caller 4*2.\n"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_run_is_offered_where_it_would_be_accepted() {
+    let offered = |count: u64, deadline: &str, flags: &str| {
+        let mut sums = samples::prediction();
+        sums.services[3].predicted = samples::exact(count);
+        sums.scenario = json!({"load": {"requests": 1, "deadline": deadline}});
+        sums.command = format!("predict{flags}");
+        let text = prediction(&sums, "harness", Style::Plain);
+        let line = text.lines().find_map(|line| line.strip_prefix("run it    "));
+        line.map(str::to_owned)
+    };
+    assert_eq!(offered(900, "1s", "").as_deref(), Some("harness run"));
+    assert_eq!(
+        offered(9_900, "1s", " -n 1").as_deref(),
+        Some("harness run -n 1 --deadline none")
+    );
+    assert_eq!(offered(9_900, "1s", " --deadline 1s"), None);
+    assert_eq!(offered(9_900, "none", "").as_deref(), Some("harness run"));
+    assert_eq!(offered(2_000_000, "none", ""), None);
+}
+
+#[test]
+fn many_changes_that_leave_as_much_are_one_and_the_rest_is_counted() {
+    let mut sums = samples::prediction();
+    let like = sums.changes[0].clone();
+    let change = |text: &str, bottom: u128, edits: &str| crate::report::Change {
+        change: text.to_owned(),
+        bottom: Count::Of(bottom),
+        edits: edits.to_owned(),
+        ..like.clone()
+    };
+    let (one, two) = ("1 service", "2 services");
+    sums.changes = vec![
+        change("retry at a only", 3, two),
+        change("retry at b only", 3, two),
+        change("retry at c only", 3, two),
+        change("retry at d only", 3, one),
+        change("no retries at a", 3, one),
+        change("no retries at b", 3, one),
+    ];
+    let rows = |sums: &crate::report::Prediction| {
+        let text = prediction(sums, "harness", Style::Plain);
+        let rows = text.lines().skip_while(|line| !line.starts_with("What to")).skip(1);
+        let rows: Vec<String> = rows
+            .take_while(|line| line.starts_with(' '))
+            .map(str::to_owned)
+            .collect();
+        rows
+    };
+    assert_eq!(rows(&sums).len(), 6, "few stand for themselves");
+    sums.changes
+        .extend((1..=8_u8).map(|place| change(&format!("no retries at {place}"), 9 + u128::from(place), one)));
+    assert_eq!(
+        rows(&sums),
+        [
+            "  retry at a only                              3   2 services",
+            "    or the same at 1 of 2 others",
+            "  retry at d only                              3   1 service",
+            "  no retries at a                              3   1 service",
+            "    or the same at 1 other",
+            "  no retries at 1                             10   1 service",
+            "  no retries at 2                             11   1 service",
+            "  no retries at 3                             12   1 service",
+            "  no retries at 4                             13   1 service",
+            "  no retries at 5                             14   1 service",
+            "  3 more cut less and are in the report (--json)",
+        ]
+    );
 }

@@ -55,6 +55,17 @@ pub(super) fn value(command: &str, flag: &str) -> Option<String> {
     words.next().map(|word| word.value)
 }
 
+/// A command line without those of the flags whose value begins with `start`.
+pub(super) fn without(command: &str, flags: &[&str], start: &str) -> String {
+    let mut kept: Vec<String> = Vec::new();
+    let mut words = words(command).into_iter().peekable();
+    while let Some(word) = words.next() {
+        let value = words.next_if(|next| flags.contains(&word.value.as_str()) && next.value.starts_with(start));
+        kept.extend(value.is_none().then_some(word.typed));
+    }
+    kept.join(" ")
+}
+
 /// How many words a shell reads.
 pub(super) fn count(command: &str) -> usize {
     words(command).len()
@@ -198,8 +209,16 @@ fn pieces(value: &str, room: usize) -> Vec<String> {
     for letter in value.chars() {
         let longer = format!("{piece}{letter}");
         if !piece.is_empty() && quoted(&longer).len() > room {
+            // A chain line is parted between its words, where one of them ends in the second half of the line.
+            let at = piece.rfind(' ').map_or(0, |blank| blank + 1);
+            let rest = if at > piece.len() / 2 {
+                piece.split_off(at)
+            } else {
+                String::new()
+            };
             pieces.push(quoted(&piece));
-            piece = letter.to_string();
+            piece = rest;
+            piece.push(letter);
             room = WIDTH - 2;
         } else {
             piece = longer;
@@ -313,6 +332,26 @@ mod tests {
             let out = std::process::Command::new("bash").args(["-c", &text]).output().unwrap();
             assert_eq!(String::from_utf8(out.stdout).unwrap(), value);
         }
+    }
+
+    #[test]
+    fn a_long_chain_line_is_parted_between_its_words() {
+        let line = "frontend x2 > checkout x2 > ".repeat(5) + "inventory down";
+        let lines = wrapped("repeat it     ", "harness", &format!("run '{line}'"));
+        assert_eq!(
+            lines[1],
+            "    'frontend x2 > checkout x2 > frontend x2 > checkout x2 > frontend x2 > '\\"
+        );
+        assert_eq!(read_by_a_shell(&lines), vec!["harness", "run", &line]);
+    }
+
+    #[test]
+    fn a_flag_is_taken_away_with_its_value_and_others_stay() {
+        let command = "run 'a x3 > b down' --undeclared a=4 --undeclared ab=2 --item '--undeclared a=1'";
+        assert_eq!(
+            without(command, &["--undeclared"], "a="),
+            "run 'a x3 > b down' --undeclared ab=2 --item '--undeclared a=1'"
+        );
     }
 
     #[test]

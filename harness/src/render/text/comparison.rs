@@ -4,7 +4,7 @@ use super::{
     Style, command, number, run, traces,
     words::{self, LABEL, Screen, shown},
 };
-use crate::report::{Comparison, Count, Predicted, Report, Verdict};
+use crate::report::{Comparison, Count, Predicted, Report, Service, ServiceKind, Verdict};
 
 /// Runs under each other, their figures in columns: arrivals at the bottom and at all services.
 pub fn comparison(comparison: &Comparison, program: &str, style: Style) -> String {
@@ -130,12 +130,6 @@ fn counts(runs: &[Report]) -> String {
 }
 
 fn figures(screen: &mut Screen, place: usize, report: &Report, first: Option<u64>, style: Style) {
-    let sum = |of: fn(&crate::report::Service) -> Option<u64>| {
-        report
-            .services
-            .iter()
-            .try_fold(0_u64, |sum, row| sum.checked_add(of(row)?))
-    };
     if let Some(row) = report.services.last() {
         let difference = match (place, first, row.received) {
             (0, ..) | (_, None, _) | (_, _, None) => String::new(),
@@ -153,13 +147,20 @@ fn figures(screen: &mut Screen, place: usize, report: &Report, first: Option<u64
             number::cell_or_dash(row.traced),
         ));
     }
-    screen.line(format!(
-        "    {:<18}{:>11}{:>11}{:>11}",
-        "all services",
-        tight(&total(report)),
-        number::cell_or_dash(sum(|row| row.received)),
-        number::cell_or_dash(sum(|row| row.traced)),
-    ));
+    for (name, kind) in [
+        ("all services", ServiceKind::Service),
+        ("all proxies", ServiceKind::Sidecar),
+    ] {
+        let rows: Vec<&Service> = report.services.iter().filter(|row| row.kind == kind).collect();
+        if !rows.is_empty() {
+            screen.line(format!(
+                "    {name:<18}{:>11}{:>11}{:>11}",
+                tight(&total(&rows)),
+                number::cell_or_dash(sum(&rows, |row| row.received)),
+                number::cell_or_dash(sum(&rows, |row| row.traced)),
+            ));
+        }
+    }
     let requests = format!("    requests: {}", run::outcome(&report.operations));
     let verdict = style.verdict(report.verdict);
     let width = 80 - Style::Plain.verdict(report.verdict).len();
@@ -181,9 +182,14 @@ fn tight(predicted: &Predicted) -> String {
     }
 }
 
-/// All rows of the predictions together.
-fn total(report: &Report) -> Predicted {
-    let mut rows = report.services.iter().map(|row| &row.predicted);
+/// A count of all rows together; none where one is unknown.
+fn sum(rows: &[&Service], of: fn(&Service) -> Option<u64>) -> Option<u64> {
+    rows.iter().try_fold(0_u64, |sum, row| sum.checked_add(of(row)?))
+}
+
+/// The predictions of all rows together.
+fn total(rows: &[&Service]) -> Predicted {
+    let mut rows = rows.iter().map(|row| &row.predicted);
     let Some(mut all) = rows.next().cloned() else {
         return Predicted {
             kind: crate::report::PredictionKind::Exact,

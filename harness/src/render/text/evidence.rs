@@ -4,12 +4,15 @@ use super::{
     Style, number, picture,
     words::{self, Screen, WIDTH},
 };
-use crate::report::{Count, Link, Report, Verdict};
+use crate::report::{Count, Link, Report, Service, Verdict};
 
 /// Columns of the labels before the figures.
 const LABELS: usize = 13;
 /// Columns of one group of figures, at least.
 const GROUP: usize = 14;
+
+/// Most rows of services or links that all stand for themselves.
+const ROWS: usize = 8;
 
 /// Column of the verdict.
 const VERDICT: usize = LABELS + 3 * GROUP;
@@ -33,7 +36,7 @@ pub(super) fn table(screen: &mut Screen, runs: &[(&str, &Report)], style: Style)
         .unwrap_or(0);
     let long_names = runs
         .iter()
-        .any(|(_, report)| report.services.iter().any(|row| row.service.len() > 35));
+        .any(|(_, report)| picture::services(report).any(|row| row.service.len() > 35));
     if LABELS + predicted + received + traced + verdict > WIDTH || long_names {
         for (label, report) in runs {
             by_service(screen, label, report, style);
@@ -57,59 +60,75 @@ fn style_free(verdict: Verdict) -> usize {
 }
 
 fn groups(report: &Report) -> [String; 3] {
-    let joined = |figures: Vec<String>| figures.join(" ");
+    let rows: Vec<[String; 3]> = picture::services(report).map(figures).collect();
+    [0, 1, 2].map(|place| rows.iter().map(|row| row[place].as_str()).collect::<Vec<_>>().join(" "))
+}
+
+fn figures(row: &Service) -> [String; 3] {
     [
-        joined(
-            report
-                .services
-                .iter()
-                .map(|row| number::expected(&row.predicted))
-                .collect(),
-        ),
-        joined(
-            report
-                .services
-                .iter()
-                .map(|row| number::cell_or_dash(row.received))
-                .collect(),
-        ),
-        joined(
-            report
-                .services
-                .iter()
-                .map(|row| number::cell_or_dash(row.traced))
-                .collect(),
-        ),
+        number::expected(&row.predicted),
+        number::cell_or_dash(row.received),
+        number::cell_or_dash(row.traced),
     ]
 }
 
+/// What of many rows is shown: the place of one, or how many quiet ones between two stand in a line of their own.
+enum Shown {
+    Row(usize),
+    Folded(usize),
+}
+
+/// Where there are more than [`ROWS`], quiet ones that follow each other stand as the first and the last of them.
+fn folded(quiet: &[bool]) -> Vec<Shown> {
+    let mut shown = Vec::new();
+    let mut place = 0;
+    for run in quiet.chunk_by(|one, other| one == other) {
+        let between = run.len().saturating_sub(2);
+        if quiet.len() > ROWS && run[0] && between > 1 {
+            shown.extend([
+                Shown::Row(place),
+                Shown::Folded(between),
+                Shown::Row(place + run.len() - 1),
+            ]);
+        } else {
+            shown.extend((place..place + run.len()).map(Shown::Row));
+        }
+        place += run.len();
+    }
+    shown
+}
+
 fn by_service(screen: &mut Screen, label: &str, report: &Report, style: Style) {
-    let figures: Vec<[String; 3]> = report
-        .services
-        .iter()
-        .map(|row| {
-            [
-                number::expected(&row.predicted),
-                number::cell_or_dash(row.received),
-                number::cell_or_dash(row.traced),
-            ]
-        })
-        .collect();
-    let width = |place: usize| figures.iter().map(|row| row[place].len()).max().unwrap_or(0).max(9) + 3;
+    let rows: Vec<(&Service, [String; 3])> = picture::services(report).map(|row| (row, figures(row))).collect();
+    let width = |place: usize| {
+        let widths = rows.iter().map(|(_, figures)| figures[place].len());
+        widths.max().unwrap_or(0).max(9) + 3
+    };
     let (predicted, received, traced) = (width(0), width(1), width(2));
     let names = picture::name_columns(
-        report.services.iter().map(|row| row.service.as_str()),
+        rows.iter().map(|(row, _)| row.service.as_str()),
         WIDTH.saturating_sub(predicted + received + traced),
     );
     screen.line(format!(
         "{label:<names$}{:>predicted$}{:>received$}{:>traced$}",
         "predicted", "received", "traced"
     ));
-    for (row, [left, middle, right]) in report.services.iter().zip(&figures) {
-        let name = words::name(&row.service, names);
-        screen.line(format!(
-            "{name:<names$}{left:>predicted$}{middle:>received$}{right:>traced$}"
-        ));
+    // Equal figures stand in the picture above already; without a verdict there is none.
+    let quiet = |[left, middle, right]: &[String; 3]| {
+        report.verdict != Verdict::Incomplete && left == middle && middle == right
+    };
+    let quiet: Vec<bool> = rows.iter().map(|(_, figures)| quiet(figures)).collect();
+    for shown in folded(&quiet) {
+        match shown {
+            Shown::Row(place) => {
+                let (row, [left, middle, right]) = &rows[place];
+                let name = words::name(&row.service, names);
+                screen.line(format!(
+                    "{name:<names$}{left:>predicted$}{middle:>received$}{right:>traced$}"
+                ));
+            }
+            Shown::Folded(many) => screen.line(format!("  {many} between them, each with three equal figures")),
+        }
     }
     screen.line(format!("{:VERDICT$}{}", "", style.verdict(report.verdict)));
 }
@@ -178,7 +197,22 @@ pub(super) fn links(screen: &mut Screen, report: &Report, style: Style) {
         "{:<names$}{:>sent$}{:>received$}{:>factor$}",
         "link", "sent", "received", "factor"
     ));
-    for (link, [left, middle, right]) in report.links.iter().zip(&figures) {
+    let quiet: Vec<bool> = report
+        .links
+        .iter()
+        .map(|link| link.sent.is_some() && link.sent == link.received)
+        .collect();
+    for shown in folded(&quiet) {
+        let place = match shown {
+            Shown::Row(place) => place,
+            Shown::Folded(many) => {
+                screen.line(format!(
+                    "  {many} links between them, where as many arrived as were sent"
+                ));
+                continue;
+            }
+        };
+        let (link, [left, middle, right]) = (&report.links[place], &figures[place]);
         let (left_name, right_name) = (words::name(&link.from, from), words::name(&link.to, to));
         let here = if is_here(report, link) {
             style.warning(HERE)

@@ -10,11 +10,13 @@ mod command;
 mod comparison;
 mod demo;
 mod evidence;
+mod hidden;
 mod live;
 mod next;
 mod number;
 mod picture;
 mod prediction;
+mod proxies;
 mod run;
 #[cfg(test)]
 mod screens;

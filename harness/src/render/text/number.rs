@@ -27,6 +27,19 @@ pub(super) fn count(count: Count) -> String {
     }
 }
 
+/// A count that came so many times over; `None` beyond all.
+pub(super) fn times(count: Count, times: u128) -> Option<Count> {
+    match count {
+        Count::Of(number) => number.checked_mul(times).map(Count::Of),
+        Count::Beyond => None,
+    }
+}
+
+/// `1 retry`, `27 retries`.
+pub(super) fn retries(number: u64) -> String {
+    format!("{} {}", whole(number), if number == 1 { "retry" } else { "retries" })
+}
+
 /// A count with its noun.
 pub(super) fn counted(number: Count, noun: &str) -> String {
     let plural = if number == Count::Of(1) { "" } else { "s" };

@@ -4,11 +4,12 @@ use super::{
     number,
     words::{self, WIDTH},
 };
-use crate::report::{Arrival, Count, Report};
-use std::fmt::Write as _;
+use crate::report::{Arrival, Count, Report, Service, ServiceKind};
 
 /// Most letters in a row.
 const LETTERS: u64 = 27;
+/// Most rows in which proxies stand among the services.
+const ROWS: usize = 8;
 /// Columns of that many letters in groups of three.
 pub(super) const GROUPED: usize = 37;
 /// Columns of names and of the blanks behind them, at least.
@@ -36,23 +37,27 @@ pub(super) fn name_columns<'a>(names: impl Iterator<Item = &'a str>, most: usize
         .min(most)
 }
 
-/// One row per service: letters for a single request, bars otherwise.
+/// The services of the chain, without the proxies between them.
+pub(super) fn services(report: &Report) -> impl Iterator<Item = &Service> {
+    report.services.iter().filter(|row| row.kind == ServiceKind::Service)
+}
+
+/// One row per service, and per proxy where the rows stay few: letters for a single request, bars otherwise.
 pub(super) fn rows(report: &Report) -> Vec<Row> {
-    let marks: Vec<Option<String>> = report
-        .services
-        .iter()
-        .map(|row| marks(report, &row.service, row.received))
-        .collect();
-    let most = report.services.iter().filter_map(|row| row.received).max().unwrap_or(0);
-    // Letters and bars have no scale in common: one row that needs a bar makes bars of all.
-    let bars = report
-        .services
-        .iter()
-        .zip(&marks)
-        .any(|(row, marks)| marks.is_none() && row.received.is_some_and(|received| received > 0));
-    report
-        .services
-        .iter()
+    let marks_of = |row: &Service| marks(report, &row.service, row.received);
+    let needs_bar = |row: &Service| marks_of(row).is_none() && row.received.is_some_and(|received| received > 0);
+    // Letters and bars have no scale in common: one row that needs a bar makes bars of all. A proxy's is no reason: an
+    // Envoy has no letters.
+    let bars = services(report).any(needs_bar);
+    let all = report.services.len() <= ROWS && (bars || !report.services.iter().any(needs_bar));
+    let rows: Vec<&Service> = if all {
+        report.services.iter().collect()
+    } else {
+        services(report).collect()
+    };
+    let most = rows.iter().filter_map(|row| row.received).max().unwrap_or(0);
+    let marks: Vec<Option<String>> = rows.iter().map(|row| marks_of(row)).collect();
+    rows.into_iter()
         .zip(marks)
         .map(|(row, marks)| {
             let received = row.received.unwrap_or(0);
@@ -164,21 +169,33 @@ pub(super) struct Node {
     pub(super) under: String,
 }
 
-/// What stands between two names: `--->`, `==x3==>`, `==x3==?x4==>`.
-pub(super) fn arrow(attempts: u64, hidden: Option<&str>) -> String {
-    let mut text = if attempts > 1 {
-        format!("==x{attempts}==")
-    } else {
-        "---".to_owned()
-    };
-    if let Some(hidden) = hidden {
-        if attempts <= 1 {
-            "==".clone_into(&mut text);
+/// What stands between two names where nothing is hidden: `--->`, `==x3==>`.
+pub(super) fn arrow(attempts: u64) -> String {
+    layers(attempts, None, 1, None)
+}
+
+/// The layers between two names: attempts in the code and of the proxy, and what is hidden above and below the proxy.
+/// `==x3*3==>`, `==x3==?x4==>`.
+pub(super) fn layers(code: u64, above: Option<String>, proxy: u64, below: Option<String>) -> String {
+    let mut parts = Vec::new();
+    match (above, proxy > 1) {
+        (None, true) => parts.push(format!("x{code}*{proxy}")),
+        (above, true) => {
+            parts.push(format!("x{code}"));
+            parts.extend(above);
+            parts.push(format!("*{proxy}"));
         }
-        let _ = write!(text, "?x{hidden}==");
+        (above, false) => {
+            parts.extend((code > 1).then(|| format!("x{code}")));
+            parts.extend(above);
+        }
     }
-    text.push('>');
-    text
+    parts.extend(below);
+    if parts.is_empty() {
+        "--->".to_owned()
+    } else {
+        format!("=={}==>", parts.join("=="))
+    }
 }
 
 /// The chain across the screen with a figure under each name, in as many rows as it takes. `arrows[n]` stands between
@@ -289,7 +306,7 @@ mod tests {
             ("pricing", "9"),
             ("inventory", "27"),
         ]);
-        let arrows = [arrow(1, None), arrow(3, None), arrow(3, None), arrow(3, None)];
+        let arrows = [arrow(1), arrow(3), arrow(3), arrow(3)];
         assert_eq!(
             chain(&nodes, &arrows),
             [
@@ -303,7 +320,10 @@ mod tests {
     fn a_long_chain_takes_several_rows() {
         let long = "a".repeat(40);
         let nodes = nodes(&[("client", ""), (&long, "1"), (&long, "3"), ("db", "more than 3.4e38")]);
-        let lines = chain(&nodes, &[arrow(1, None), arrow(3, None), arrow(100, Some("4"))]);
+        let lines = chain(
+            &nodes,
+            &[arrow(1), arrow(3), layers(100, None, 1, Some("?x4".to_owned()))],
+        );
         assert!(lines.iter().all(|line| line.len() <= WIDTH), "{lines:#?}");
         assert_eq!(lines.len(), 4, "{lines:#?}");
         assert!(lines[2].contains("==x100==?x4==> db"), "{lines:#?}");
@@ -311,10 +331,14 @@ mod tests {
 
     #[test]
     fn arrows_say_what_is_declared_and_what_is_not() {
-        assert_eq!(arrow(1, None), "--->");
-        assert_eq!(arrow(3, None), "==x3==>");
-        assert_eq!(arrow(3, Some("4")), "==x3==?x4==>");
-        assert_eq!(arrow(1, Some("4")), "==?x4==>");
+        let hidden = || Some("?x4".to_owned());
+        assert_eq!(arrow(1), "--->");
+        assert_eq!(arrow(3), "==x3==>");
+        assert_eq!(layers(3, None, 1, hidden()), "==x3==?x4==>");
+        assert_eq!(layers(1, None, 1, hidden()), "==?x4==>");
+        assert_eq!(layers(1, None, 3, None), "==x1*3==>");
+        assert_eq!(layers(3, None, 3, hidden()), "==x3*3==?x4==>");
+        assert_eq!(layers(3, hidden(), 3, None), "==x3==?x4==*3==>");
     }
 
     #[test]

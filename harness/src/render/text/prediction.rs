@@ -5,14 +5,19 @@ use super::{
     picture::{self, Node},
     words::{self, Screen, WIDTH, sentence, shown},
 };
-use crate::report::{Count, Prediction, PredictionKind, ServiceKind, Tries};
+use crate::{
+    report::{Change, Count, Prediction, PredictionKind, ServiceKind, Tries},
+    scenario::{DEFAULT_MAX_CALLS, check_deadline},
+};
 use chassis::{
     code::{self, Code},
     fault::{At, Kind, ServiceFault},
 };
 
-/// Services that a run can start.
-const RUNNABLE: usize = 4;
+/// Rows of changes, at most.
+const CHANGES: usize = 8;
+/// Callers with a proxy that have a sentence for themselves, at most.
+const SINGLE: usize = 3;
 /// Over the table of changes.
 const TITLE: &str = "What to change, biggest cut first";
 
@@ -296,7 +301,7 @@ pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
         name: client.to_owned(),
         under: String::new(),
     }];
-    let mut arrows = vec![picture::arrow(tries(client), None)];
+    let mut arrows = vec![picture::arrow(tries(client))];
     for row in services {
         let under = match (row.predicted.kind, row.predicted.mean) {
             (PredictionKind::Statistical, Some(mean)) => number::mean(mean),
@@ -311,7 +316,7 @@ pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
             name: row.service.clone(),
             under,
         });
-        arrows.push(picture::arrow(tries(&row.service), None));
+        arrows.push(picture::arrow(tries(&row.service)));
     }
     let mut lines = picture::chain(&nodes, &arrows);
     if requests(prediction) > 1 {
@@ -339,6 +344,17 @@ fn proxies(tries: &[Tries]) -> Vec<String> {
             number::whole(first.tries),
             first.code,
             first.proxy
+        );
+        return words::wrapped("", 0, &text);
+    }
+    if through.len() > SINGLE {
+        let each: Vec<String> = through
+            .iter()
+            .map(|tries| format!("{} {}*{}", shown(&tries.caller), tries.code, tries.proxy))
+            .collect();
+        let text = format!(
+            "Attempts in the code, each through those of the proxy: {}.",
+            each.join(", ")
         );
         return words::wrapped("", 0, &text);
     }
@@ -389,23 +405,20 @@ fn changes(screen: &mut Screen, prediction: &Prediction) {
         words::name(&prediction.bottom.service, 17),
         if worst { ", at most" } else { "" }
     );
-    let left = prediction
-        .changes
-        .iter()
-        .map(|change| change_text(&change.change).len())
-        .max()
-        .unwrap_or(0);
-    let left = left.max(TITLE.len()).min(40);
-    let counts: Vec<String> = prediction
-        .changes
-        .iter()
-        .map(|change| number::count(change.bottom))
-        .collect();
+    let rows = alike(&prediction.changes);
+    let left = rows.iter().map(|(change, _)| change_text(&change.change).len()).max();
+    let left = left.unwrap_or(0).max(TITLE.len()).min(40);
+    let counts: Vec<String> = rows.iter().map(|(change, _)| number::count(change.bottom)).collect();
     let count = counts.iter().map(String::len).max().unwrap_or(0).max(at.len()) + 3;
     let edits = left + count + 3;
     screen.line(format!("{TITLE:<left$}{at:>count$}   you edit"));
-    for (change, number) in prediction.changes.iter().zip(counts) {
-        let what = columns(&change_text(&change.change), left);
+    for ((change, others), number) in rows.iter().zip(counts).take(CHANGES) {
+        let mut what = columns(&change_text(&change.change), left);
+        match others {
+            0 => {}
+            1 => what.push("    or the same at 1 other".to_owned()),
+            more => what.push(format!("    or the same at 1 of {more} others")),
+        }
         let edit = columns(&shown(&change.edits), WIDTH - edits);
         for row in 0..what.len().max(edit.len()) {
             let what = what.get(row).map_or("", String::as_str);
@@ -413,6 +426,15 @@ fn changes(screen: &mut Screen, prediction: &Prediction) {
             let number = if row == 0 { number.as_str() } else { "" };
             screen.line(format!("{what:<left$}{number:>count$}   {edit}"));
         }
+    }
+    let more: usize = rows.iter().skip(CHANGES).map(|(_, others)| 1 + others).sum();
+    if more > 0 {
+        let cut = if more == 1 {
+            "1 more cuts less and is"
+        } else {
+            &format!("{more} more cut less and are")
+        };
+        screen.line(format!("  {cut} in the report (--json)"));
     }
     if let Some(best) = prediction
         .changes
@@ -427,6 +449,22 @@ fn changes(screen: &mut Screen, prediction: &Prediction) {
     }
 }
 
+/// The changes, each with how many others leave as much for as many edits. Few changes all stand for themselves.
+fn alike(changes: &[Change]) -> Vec<(&Change, usize)> {
+    let kind = |change: &Change| change.change.split(" at ").next().map(str::to_owned);
+    let mut rows: Vec<(&Change, usize)> = Vec::new();
+    for change in changes {
+        let same = |(known, _): &&mut (&Change, usize)| {
+            (known.bottom, &known.edits) == (change.bottom, &change.edits) && kind(known) == kind(change)
+        };
+        match rows.iter_mut().find(same) {
+            Some((_, others)) if changes.len() > CHANGES => *others += 1,
+            _ => rows.push((change, 0)),
+        }
+    }
+    rows
+}
+
 fn change_text(text: &str) -> String {
     format!("  {}", shown(text))
 }
@@ -438,15 +476,37 @@ fn columns(text: &str, width: usize) -> Vec<String> {
     words::wrapped_at(width, first, indent, text)
 }
 
-/// The command that measures what was predicted, where that can be started.
+/// The command that measures what was predicted, with the time that it takes; `None` where a run would refuse so many
+/// arrivals.
 fn runnable(prediction: &Prediction) -> Option<String> {
-    let services = prediction
-        .services
-        .iter()
-        .filter(|row| row.kind == ServiceKind::Service)
-        .count();
-    let proxies = prediction.services.iter().any(|row| row.kind == ServiceKind::Sidecar)
-        || prediction.tries_per_call.iter().any(|tries| tries.proxy > 1);
     let rest = prediction.command.strip_prefix("predict")?;
-    (services <= RUNNABLE && !proxies && !prediction.command.contains("--json")).then(|| format!("run{rest}"))
+    if planned(prediction) > DEFAULT_MAX_CALLS as f64 || rest.contains("--json") {
+        return None;
+    }
+    let deadline = prediction
+        .scenario
+        .pointer("/load/deadline")
+        .and_then(serde_json::Value::as_str);
+    let deadline = deadline.and_then(|deadline| humantime::parse_duration(deadline).ok());
+    let worst = prediction.services.iter().map(|row| match row.predicted.max {
+        Count::Of(max) => max / u128::from(requests(prediction)).max(1),
+        Count::Beyond => u128::MAX,
+    });
+    let worst = worst.fold(0_u128, u128::saturating_add);
+    match (check_deadline(worst, deadline), rest.contains("--deadline")) {
+        (Ok(()), _) => Some(format!("run{rest}")),
+        (Err(_), false) => Some(format!("run{rest} --deadline none")),
+        (Err(_), true) => None,
+    }
+}
+
+/// Arrivals that a run plans: the mean under chance, otherwise the most.
+fn planned(prediction: &Prediction) -> f64 {
+    let rows = prediction.services.iter().map(|row| &row.predicted);
+    rows.map(|predicted| match (predicted.kind, predicted.mean, predicted.max) {
+        (PredictionKind::Statistical, Some(mean), _) => mean,
+        (_, _, Count::Of(max)) => max as f64,
+        (_, _, Count::Beyond) => f64::INFINITY,
+    })
+    .sum()
 }

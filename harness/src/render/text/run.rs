@@ -1,17 +1,23 @@
 //! The screen of one run.
 
 use super::{
-    Style, command, evidence, number,
+    Style, command, evidence, hidden, number,
     picture::{self, Node},
-    traces,
+    proxies, traces,
     words::{self, LABEL, Screen, sentence, shown},
 };
-use crate::report::{Count, Expected, Link, Operations, Predicted, PredictionKind, Report, Service, Verdict};
+use crate::report::{
+    Count, Expected, Link, Operations, Predicted, PredictionKind, Report, Service, ServiceKind, Verdict,
+};
 use crate::sanitize::sanitize_message;
 use chassis::fault::{ClientFault, ServiceFault};
 
 /// Column of the exit code in the last line.
 const EXIT: usize = 72;
+/// Reasons that are said, at most.
+const REASONS: usize = 8;
+/// Links and services that have a line or a part of one for themselves, at most.
+const SINGLE: usize = 4;
 
 /// One run: the answer, the picture, the evidence, what became of the requests, how to repeat it.
 pub fn run(report: &Report, program: &str, style: Style) -> String {
@@ -19,7 +25,7 @@ pub fn run(report: &Report, program: &str, style: Style) -> String {
     counts(&mut screen, report, &headline(report), style);
     screen.lines(words::labelled("requests", &outcome(&report.operations)));
     details(&mut screen, report);
-    reasons(&mut screen, report);
+    reasons(&mut screen, report, program);
     for expected in &report.expected {
         screen.lines(expectation(expected, "", style));
     }
@@ -33,7 +39,7 @@ pub(super) fn counts(screen: &mut Screen, report: &Report, headline: &str, style
     screen.headline(headline, style);
     screen.gap();
     for link in broken(report) {
-        screen.lines(words::wrapped("", 0, &layer(report, link)));
+        screen.lines(words::wrapped("", 0, &hidden::what_it_does(report, link)));
     }
     screen.gap();
     match report.verdict {
@@ -49,6 +55,7 @@ pub(super) fn counts(screen: &mut Screen, report: &Report, headline: &str, style
     }
     evidence::table(screen, &[("", report)], style);
     screen.gap();
+    screen.lines(proxies::block(report));
 }
 
 /// The links where prediction and count parted.
@@ -56,14 +63,13 @@ fn broken(report: &Report) -> impl Iterator<Item = &Link> {
     report.links.iter().filter(|link| evidence::is_here(report, link))
 }
 
-/// Why there is no verdict, or how it is known that something is wrong, and what to look for.
-pub(super) fn reasons(screen: &mut Screen, report: &Report) {
+/// Why there is no verdict, or how it is known that something is wrong, what to look for, and how to declare it.
+pub(super) fn reasons(screen: &mut Screen, report: &Report, program: &str) {
     why(screen, report);
-    if broken(report).any(|link| link.factor.is_some_and(multiplies))
-        && let Some(first) = broken(report).next()
-    {
-        look_for(screen, first);
+    if let Some(text) = hidden::look_for(report) {
+        screen.lines(words::labelled("Look for", &text));
     }
+    screen.lines(hidden::declared(report, program));
 }
 
 /// The answer in a sentence.
@@ -108,8 +114,10 @@ fn as_predicted(report: &Report, bottom: &Service) -> String {
 
 fn not_as_predicted(report: &Report, bottom: &Service) -> String {
     let differs = |row: &&Service| row.received.is_some_and(|received| !agrees(&row.predicted, received));
-    // The bottom service first: that is where a multiplication shows most.
-    match report.services.iter().rev().find(differs) {
+    // The bottom service first: that is where a multiplication shows most. A proxy only where nothing else differs.
+    let mut services: Vec<&Service> = report.services.iter().rev().collect();
+    services.sort_by_key(|row| row.kind == ServiceKind::Sidecar);
+    match services.into_iter().find(differs) {
         Some(row) => {
             let received = row.received.unwrap_or(0);
             format!(
@@ -119,11 +127,21 @@ fn not_as_predicted(report: &Report, bottom: &Service) -> String {
                 difference(received.into(), &row.predicted)
             )
         }
-        None => format!(
-            "{} arrived at {}, as predicted, but not all else came out.",
-            number::of(bottom.received.unwrap_or(0), "call"),
-            shown(&bottom.service)
-        ),
+        None => {
+            let hidden = hidden::links(report).find(|link| link.to == bottom.service);
+            let but = hidden.map_or_else(
+                || "not all else came out".to_owned(),
+                |link| {
+                    let sent = number::whole(link.sent.unwrap_or(0));
+                    format!("{} sent only {sent}", shown(&link.from))
+                },
+            );
+            format!(
+                "{} arrived at {}, as predicted, but {but}.",
+                number::of(bottom.received.unwrap_or(0), "call"),
+                shown(&bottom.service)
+            )
+        }
     }
 }
 
@@ -212,68 +230,39 @@ fn missing_spans(report: &Report) -> Option<String> {
     })
 }
 
-/// What a link that parts prediction and count does, in a sentence.
-fn layer(report: &Report, link: &Link) -> String {
-    let (from, to) = (shown(&link.from), shown(&link.to));
-    let more = link
-        .received
-        .zip(link.sent)
-        .map_or(0, |(received, sent)| received.saturating_sub(sent));
-    match link.factor {
-        Some(factor) if multiplies(factor) => format!(
-            "Something between {from} and {to} makes {} calls out of 1, and no configuration declares it.",
-            number::factor(factor)
-        ),
-        _ if more > 0 && report.reasons.iter().any(|reason| reason.kind == "strangers") => {
-            let carried = if more == 1 { "carries" } else { "carry" };
-            format!(
-                "{} at {to} {carried} no attempt path of this run: somebody else called it.",
-                number::of(more, "call")
-            )
-        }
-        _ if more > 0 => {
-            format!(
-                "{} more arrived at {to} than {from} sent, and nothing in the configuration sends that.",
-                number::of(more, "call")
-            )
-        }
-        _ => format!("Calls that {from} sent never arrived at {to}, and no fault asks for that."),
-    }
-}
-
-/// Whether a factor is what a layer that nobody declared makes: every call several times.
-fn multiplies(factor: f64) -> bool {
-    factor > 1.0 && factor.fract() == 0.0
-}
-
-/// The chain with what is declared, what is hidden, and what arrived.
+/// The chain with what is declared, what is hidden, and what arrived. A proxy stands in the arrow of its caller.
 fn chain(report: &Report) -> Vec<String> {
     let declared = picture::declared(&report.chain);
     let attempts = |caller: &str| {
-        declared
-            .iter()
-            .find(|(name, _)| name == caller)
-            .map_or(1, |(_, attempts)| *attempts)
+        let found = declared.iter().find(|(name, _)| name == caller);
+        found.map_or(1, |(_, attempts)| *attempts)
     };
-    let arrows: Vec<String> = report
-        .links
-        .iter()
-        .map(|link| {
-            let hidden = link
-                .factor
-                .filter(|factor| multiplies(*factor) && evidence::is_here(report, link));
-            picture::arrow(attempts(&link.from), hidden.map(number::factor).as_deref())
-        })
-        .collect();
+    let link_to = |service: &str| report.links.iter().find(|link| link.to == service);
+    let mark = |link: Option<&Link>| link.and_then(|link| hidden::mark(report, link));
     let client = report.links.first().map_or("client", |link| link.from.as_str());
     let mut nodes = vec![Node {
         name: client.to_owned(),
         under: String::new(),
     }];
-    nodes.extend(report.services.iter().map(|row| Node {
-        name: row.service.clone(),
-        under: picture::under(row.received),
-    }));
+    let mut arrows = Vec::new();
+    let mut caller = client;
+    for row in picture::services(report) {
+        let last = link_to(&row.service);
+        arrows.push(match last.filter(|link| link.from != caller) {
+            Some(last) => picture::layers(
+                attempts(caller),
+                mark(link_to(&last.from)),
+                attempts(&last.from),
+                mark(Some(last)),
+            ),
+            None => picture::layers(attempts(caller), None, 1, mark(last)),
+        });
+        nodes.push(Node {
+            name: row.service.clone(),
+            under: picture::under(row.received),
+        });
+        caller = &row.service;
+    }
     picture::chain(&nodes, &arrows)
 }
 
@@ -290,40 +279,10 @@ pub(super) fn details(screen: &mut Screen, report: &Report) {
     for text in client_faults(report) {
         screen.lines(words::labelled("fault", &text));
     }
-    let declared = picture::declared(&report.chain);
-    for link in &report.links {
-        // Who makes one attempt anyway retries nothing, whatever came first.
-        let once = declared
-            .iter()
-            .any(|(name, attempts)| *name == link.from && *attempts <= 1);
-        // `limit` is every retry loop that ran to its end: no news by itself, and what completes the others.
-        let mut refused: Vec<(&String, &u64)> = link
-            .not_retried
-            .iter()
-            .filter(|(reason, calls)| **calls > 0 && (!once || LEFT.contains(&reason.as_str())))
-            .collect();
-        refused.sort_by_key(|(reason, _)| *reason == "limit");
-        if refused.iter().any(|(reason, _)| *reason != "limit") {
-            let refused: Vec<String> = refused
-                .iter()
-                .map(|(reason, calls)| format!("{}, {}", number::whole(**calls), no_retry(reason)))
-                .collect();
-            let text = format!("{} > {}: {}", shown(&link.from), shown(&link.to), refused.join("; "));
-            screen.lines(words::labelled("not retried", &text));
-        }
-        if let Some(errors) = link.transport_errors.filter(|errors| *errors > 0) {
-            let text = format!(
-                "{} > {}: {}",
-                shown(&link.from),
-                shown(&link.to),
-                number::of(errors, "failure")
-            );
-            screen.lines(words::labelled("transport", &format!("{text} that no fault asked for")));
-        }
-    }
-    let odd: Vec<String> = report.services.iter().filter_map(odd_arrivals).collect();
-    if !odd.is_empty() {
-        screen.lines(words::labelled("arrivals", &odd.join("; ")));
+    refusals(screen, report);
+    let arrivals = odd_arrivals(report);
+    if !arrivals.is_empty() {
+        screen.lines(words::labelled("arrivals", &arrivals));
     }
     if !report.receipts_sample.complete && report.receipts_sample.of > 0 {
         let Operations { requested, .. } = report.operations;
@@ -350,20 +309,119 @@ fn client_faults(report: &Report) -> impl Iterator<Item = String> {
     })
 }
 
-/// What became of a service's arrivals besides being answered: `inventory: 6 late, 1 ended by the deadline`.
-fn odd_arrivals(row: &Service) -> Option<String> {
-    let counts = [
-        (row.late, "late"),
-        (row.dropped, "left by the caller"),
-        (row.expired, "ended by the deadline"),
-        (row.in_flight, "never finished"),
-    ];
-    let counted = counts.into_iter().filter_map(|(count, what)| {
-        let count = count.filter(|count| *count > 0)?;
-        Some(format!("{} {what}", number::whole(count)))
-    });
-    let counted: Vec<String> = counted.collect();
-    (!counted.is_empty()).then(|| format!("{}: {}", shown(&row.service), counted.join(", ")))
+/// What links did not retry, and what failed on them that nothing asked for.
+fn refusals(screen: &mut Screen, report: &Report) {
+    let declared = picture::declared(&report.chain);
+    let mut refused: Vec<(&Link, Vec<(&str, u64)>)> = Vec::new();
+    for link in &report.links {
+        // Who makes one attempt anyway retries nothing, whatever came first.
+        let once = declared
+            .iter()
+            .any(|(name, attempts)| *name == link.from && *attempts <= 1);
+        // An Envoy's refusals are told by its own statistics.
+        let envoy = report
+            .services
+            .iter()
+            .any(|row| row.service == link.from && row.envoy.is_some());
+        let counts = link.not_retried.iter();
+        let counts: Vec<(&str, u64)> = counts
+            .map(|(reason, calls)| (reason.as_str(), *calls))
+            .filter(|(reason, calls)| *calls > 0 && !envoy && (!once || LEFT.contains(reason)))
+            .collect();
+        // `limit` is every retry loop that ran to its end: no news by itself, and what completes the others.
+        if counts.iter().any(|(reason, _)| *reason != "limit") {
+            refused.push((link, counts));
+        }
+    }
+    let reasons = |counts: &[(&str, u64)]| {
+        let mut counts = counts.to_vec();
+        counts.sort_by_key(|(reason, _)| *reason == "limit");
+        let each = counts
+            .iter()
+            .map(|(reason, calls)| format!("{}, {}", number::whole(*calls), no_retry(reason)));
+        each.collect::<Vec<_>>().join("; ")
+    };
+    for text in on_links(&refused, &reasons) {
+        screen.lines(words::labelled("not retried", &text));
+    }
+    let failed: Vec<(&Link, Vec<(&str, u64)>)> = report
+        .links
+        .iter()
+        .filter_map(|link| Some((link, vec![("", link.transport_errors.filter(|errors| *errors > 0)?)])))
+        .collect();
+    let failures = |counts: &[(&str, u64)]| {
+        let errors = counts.iter().map(|(_, errors)| errors).sum::<u64>();
+        format!("{} that no fault asked for", number::of(errors, "failure"))
+    };
+    for text in on_links(&failed, &failures) {
+        screen.lines(words::labelled("transport", &text));
+    }
+}
+
+/// A text for each link; one for all together where they would be many.
+fn on_links(rows: &[(&Link, Vec<(&str, u64)>)], text: &dyn Fn(&[(&str, u64)]) -> String) -> Vec<String> {
+    let name = |link: &Link| format!("{} > {}", shown(&link.from), shown(&link.to));
+    match rows {
+        [(first, _), .., (last, _)] if rows.len() > SINGLE => {
+            let all = text(&together(rows.iter().flat_map(|(_, counts)| counts)));
+            vec![format!(
+                "{} links from {} down to {}: {all}",
+                rows.len(),
+                name(first),
+                name(last)
+            )]
+        }
+        rows => rows
+            .iter()
+            .map(|(link, counts)| format!("{}: {}", name(link), text(counts)))
+            .collect(),
+    }
+}
+
+/// Counts of the same name added up.
+fn together<'a>(counts: impl Iterator<Item = &'a (&'a str, u64)>) -> Vec<(&'a str, u64)> {
+    let mut all: Vec<(&str, u64)> = Vec::new();
+    for (name, count) in counts {
+        match all.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum = sum.saturating_add(*count),
+            None => all.push((name, *count)),
+        }
+    }
+    all
+}
+
+/// What became of arrivals besides being answered: `inventory: 6 late, 1 ended by the deadline`.
+fn odd_arrivals(report: &Report) -> String {
+    let odd = |row: &Service| -> Vec<(&str, u64)> {
+        let counts = [
+            ("late", row.late),
+            ("left by the caller", row.dropped),
+            ("ended by the deadline", row.expired),
+            ("never finished", row.in_flight),
+        ];
+        let counts = counts.into_iter();
+        counts
+            .filter_map(|(what, count)| Some((what, count.filter(|count| *count > 0)?)))
+            .collect()
+    };
+    let rows = report.services.iter().map(|row| (row, odd(row)));
+    let rows: Vec<(&Service, Vec<(&str, u64)>)> = rows.filter(|(_, counts)| !counts.is_empty()).collect();
+    let text = |counts: &[(&str, u64)]| {
+        let each = counts
+            .iter()
+            .map(|(what, count)| format!("{} {what}", number::whole(*count)));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    if rows.len() > SINGLE {
+        let all = together(rows.iter().flat_map(|(_, counts)| counts));
+        let proxies = rows.iter().any(|(row, _)| row.kind == ServiceKind::Sidecar);
+        let what = if proxies { "services and proxies" } else { "services" };
+        return format!("at {} {what}: {}", rows.len(), text(&all));
+    }
+    let each = rows
+        .iter()
+        .map(|(row, counts)| format!("{}: {}", shown(&row.service), text(counts)));
+    each.collect::<Vec<_>>().join("; ")
 }
 
 /// Work that was done more often than requests were answered: what a retry repeats.
@@ -457,16 +515,26 @@ fn why(screen: &mut Screen, report: &Report) {
         Verdict::Incomplete => "Why",
     };
     let has = |kind: &str| report.reasons.iter().any(|reason| reason.kind == kind);
+    let known = hidden::how_we_know(report);
+    let besides = if known.is_empty() { label } else { "Besides" };
+    say(screen, label, &known);
     // A reason that is the headline already is not said twice, nor one that is another in other words.
     let said = usize::from(report.verdict == Verdict::Incomplete && missing_spans(report).is_none());
     let more = report.reasons.iter().skip(said);
     let more = more.filter(|reason| !(reason.kind == "requests_sent" && has("not_sent")));
-    for (place, reason) in more.enumerate() {
-        screen.lines(words::labelled(
-            if place == 0 { label } else { "" },
-            &number::in_sentence(&sentence(&reason.text)),
+    let more = more.filter(|reason| !hidden::tells(report, reason));
+    let mut more: Vec<String> = more
+        .map(|reason| number::in_sentence(&sentence(&reason.text)))
+        .collect();
+    let left = more.len().saturating_sub(REASONS);
+    if left > 1 {
+        more.truncate(REASONS);
+        more.push(format!(
+            "{} more are in the report (--json).",
+            number::whole(left as u64)
         ));
     }
+    say(screen, besides, &more);
     if has("deadline_passed") {
         screen.lines(words::labelled(
             "Way on",
@@ -487,6 +555,13 @@ fn why(screen: &mut Screen, report: &Report) {
     if report.verdict == Verdict::Incomplete && whole {
         let (label, text) = what_holds(report);
         screen.lines(words::labelled(label, &text));
+    }
+}
+
+/// Sentences under each other, the first beside the label.
+fn say(screen: &mut Screen, label: &str, sentences: &[String]) {
+    for (place, text) in sentences.iter().enumerate() {
+        screen.lines(words::labelled(if place == 0 { label } else { "" }, text));
     }
 }
 
@@ -511,25 +586,16 @@ fn what_holds(report: &Report) -> (&'static str, String) {
             format!("received does not agree with the prediction at {}.", parted.join(", ")),
         ),
     };
-    let confirmed = report
-        .services
-        .iter()
-        .all(|row| row.traced.is_some() && row.traced == row.received);
+    // A real Envoy makes no spans: it has nothing to confirm.
+    let untraced = |row: &Service| row.kind == ServiceKind::Sidecar && row.traced.is_none();
+    let mut traced = report.services.iter().filter(|row| !untraced(row));
+    let confirmed = traced.all(|row| row.traced.is_some() && row.traced == row.received);
     text.push_str(if confirmed {
         " Traced says the same as received."
     } else {
         " Traced cannot confirm it."
     });
     (label, text)
-}
-
-fn look_for(screen: &mut Screen, link: &Link) {
-    let text = format!(
-        "a sidecar or gateway on that link, an SDK with retries of its own under {}'s loop, a load balancer that \
-         replays.",
-        shown(&link.from)
-    );
-    screen.lines(words::labelled("Look for", &text));
 }
 
 /// An expectation in its line; `of` says whose it is.

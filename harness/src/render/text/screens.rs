@@ -130,13 +130,428 @@ link                        sent   received   factor
              1 3 9 27      1 3 9 108     1 3 9 108     NOT AS PREDICTED
 
 requests      1 failed: UNAVAILABLE
-How we know   pricing sent 27 attempts, by its own count and by 27 spans.
+How we know   pricing sent 27 attempts, by its own count and by its spans.
               inventory received each of these 27 exactly 4 times, under the
               same attempt path and the same parent span.
+              x-envoy-attempt-count ran 1 2 3 4: the layer is an Envoy.
 Look for      a sidecar or gateway on that link, an SDK with retries of its own
               under pricing's loop, a load balancer that replays.
-repeat it     harness run hidden-layer --seed 27                        exit 1
+Meant to be?  declare it:  harness run \\
+    'frontend x3 > checkout x3 > pricing x3 > inventory down' \\
+    --sidecar-attempts-at pricing=4
+repeat it     harness run hidden-layer                                  exit 1
 "
+    );
+}
+
+/// The lines from the one that begins with `first` to the one before `end`.
+fn part<'a>(text: &'a str, first: &str, end: &str) -> &'a str {
+    let start = text.find(&format!("\n{first}")).unwrap_or_else(|| panic!("{text}")) + 1;
+    let length = text[start..]
+        .find(&format!("\n{end}"))
+        .unwrap_or_else(|| panic!("{text}"));
+    &text[start..=start + length]
+}
+
+#[test]
+fn a_hidden_layer_beside_lost_spans_is_told_by_the_witness_that_is_whole() {
+    let text = screen_of(&samples::hidden_and_lost_spans());
+    assert!(
+        text.starts_with("108 calls arrived at inventory. 27 were predicted. That is 4 times as many.\n"),
+        "{text}"
+    );
+    assert_eq!(
+        part(&text, "How we know", "Look for"),
+        "\
+How we know   pricing sent 27 attempts, by its own count.
+              inventory received each of these 27 exactly 4 times, under the
+              same attempt path.
+Besides       At inventory, 108 attempts were received and 100 traced.
+"
+    );
+    assert_eq!(
+        part(&text, "Meant to be?", "repeat it"),
+        "\
+Meant to be?  declare it:  harness run \\
+    'frontend x3 > checkout x3 > pricing x3 > inventory down' \\
+    --sidecar-attempts-at pricing=4
+"
+    );
+}
+
+#[test]
+fn two_hidden_layers_are_both_named_and_what_follows_from_them_is_quiet() {
+    let text = screen_of(&samples::hidden_twice());
+    assert_eq!(
+        part(&text, "Something", "link"),
+        "\
+Something between frontend and checkout makes 2 calls out of 1, and no
+configuration declares it.
+Something between pricing and inventory makes 4 calls out of 1, and no
+configuration declares it.
+
+client ---> frontend ==x3==?x2==> checkout ==x3==> pricing
+               1                     6               18
+    ==x3==?x4==> inventory
+                    216
+
+"
+    );
+    assert_eq!(
+        part(&text, "How we know", "Look for"),
+        "\
+How we know   frontend sent 3 attempts, by its own count and by its spans.
+              checkout received each of these 3 exactly twice, under the same
+              attempt path and the same parent span.
+              pricing sent 54 attempts, by its own count and by its spans.
+              inventory received each of these 54 exactly 4 times, under the
+              same attempt path and the same parent span.
+              What arrived too often at pricing follows from them.
+"
+    );
+    assert_eq!(
+        part(&text, "Meant to be?", "repeat it"),
+        "\
+Meant to be?  declare it:  harness run \\
+    'frontend x3 > checkout x3 > pricing x3 > inventory down' \\
+    --sidecar-attempts-at frontend=2 --sidecar-attempts-at pricing=4
+"
+    );
+}
+
+#[test]
+fn a_surplus_that_the_hidden_layers_do_not_explain_is_said() {
+    let mut report = samples::hidden_twice();
+    report.services[2].received = Some(19);
+    let text = screen_of(&report);
+    assert!(text.contains("\nBesides       At checkout, called"), "{text}");
+    assert!(!text.contains("follows from"), "{text}");
+}
+
+#[test]
+fn a_hidden_layer_that_stopped_when_a_call_worked_has_no_one_number() {
+    assert_eq!(
+        screen_of(&samples::hidden_until_it_worked()),
+        "\
+5 calls arrived at inventory, as predicted, but pricing sent only 3.
+
+Something between pricing and inventory made up to 3 calls out of 1, and no
+configuration declares it.
+
+client ---> frontend ==x3==> checkout ==x3==> pricing ==x3==?==> inventory
+               3                3                3                   5
+
+link                        sent   received   factor
+  client   > frontend          3          3        1
+  frontend > checkout          3          3        1
+  checkout > pricing           3          3        1
+  pricing  > inventory         3          5     1.67   <-- here
+
+             predicted     received      traced
+             3 3 3 5       3 3 3 5       3 3 3 5       NOT AS PREDICTED
+
+requests      3 OK
+How we know   pricing sent 3 attempts, by its own count and by its spans.
+              inventory received each of these 3 between 1 and 3 times, under
+              the same attempt path and the same parent span.
+Besides       On pricing > inventory, only 3 attempts were sent; 5 were
+              predicted.
+Look for      a sidecar or gateway on that link, an SDK with retries of its own
+              under pricing's loop, a load balancer that replays.
+repeat it     harness run \\
+    'frontend x3 > checkout x3 > pricing x3 > inventory '\\
+'fail:first=2,scope=process' -n 3 --undeclared pricing=4                exit 1
+"
+    );
+}
+
+#[test]
+fn what_is_hidden_behind_a_proxy_multiplies_what_the_proxy_makes() {
+    let mut report = samples::hidden_behind_a_proxy();
+    let text = screen_of(&report);
+    assert!(
+        text.contains("\nclient ---> web ==x1*2==> orders ==x3*2==?x4==> ledger\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\nLook for      a second proxy or a gateway behind orders-proxy,"),
+        "{text}"
+    );
+    assert!(text.contains("--sidecar-attempts-at orders=8\n"), "{text}");
+    // Nobody else's processes can be started anew with a proxy.
+    report.processes = samples::full().processes;
+    report.processes[0].owned = false;
+    assert!(!screen_of(&report).contains("declare it"));
+}
+
+#[test]
+fn the_header_of_an_envoy_convicts_only_an_envoy_that_nobody_declared() {
+    let mut report = samples::hidden();
+    let header = |report: &mut crate::report::Report, counts: std::ops::RangeInclusive<u32>| {
+        let repeats = report.links[3].repeats.as_mut().unwrap();
+        repeats.envoy_attempts = counts.map(|count| (count, 27)).collect();
+        screen_of(report)
+    };
+    assert!(header(&mut report, 1..=2).contains("ran 1 2: an Envoy has a part in it."));
+    assert!(!header(&mut report, 1..=1).contains("x-envoy"));
+    report.services[2].envoy = Some(std::collections::BTreeMap::new());
+    let text = header(&mut report, 1..=4);
+    assert!(!text.contains("x-envoy"), "{text}");
+    assert!(
+        text.contains("pricing sent 27 attempts, by its own statistics"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_envoys_own_retries_share_a_path_and_are_not_taken_for_single_attempts() {
+    let mut report = samples::hidden();
+    let repeats = samples::repeats(9, 12, 12);
+    report.links[3].repeats = Some(crate::report::Repeats {
+        by_parent: None,
+        ..repeats
+    });
+    let text = screen_of(&report);
+    assert!(
+        text.contains(
+            "inventory received each of 9 different attempts exactly 12 times,\n              \
+             under the same attempt path.\n"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("makes 4 calls out of 1"), "{text}");
+}
+
+#[test]
+fn strangers_are_no_hidden_layer() {
+    let mut report = samples::hidden();
+    report.reasons = vec![Reason {
+        kind: "strangers".to_owned(),
+        text: "Arrivals at inventory that carried no attempt path of this run: 81.".to_owned(),
+    }];
+    report.links[3].repeats = Some(samples::repeats(27, 1, 1));
+    let text = screen_of(&report);
+    assert!(text.contains("\n81 calls at inventory carry no attempt path"), "{text}");
+    assert!(!text.contains("?x4") && !text.contains("declare it"), "{text}");
+}
+
+#[test]
+fn proxies_stand_among_the_services_and_in_a_block_of_their_own() {
+    assert_eq!(
+        screen_of(&samples::proxies()),
+        "\
+729 calls arrived at ledger for 1 request, as predicted.
+
+web             #                                                      1
+web-proxy       #                                                      3
+orders          #                                                      9
+orders-proxy    ##                                                    27
+billing         ######                                                81
+billing-proxy   #################                                    243
+ledger          ##################################################   729
+
+             predicted     received      traced
+             1 9 81 729    1 9 81 729    1 9 81 729    AS PREDICTED
+
+proxies       web-proxy 3, orders-proxy 27, billing-proxy 243, as predicted
+requests      1 failed: UNAVAILABLE
+repeat it     harness run \\
+    'web x3*3 > orders x3*3 > billing x3*3 > ledger down'               exit 0
+"
+    );
+}
+
+#[test]
+fn a_proxy_that_differs_is_named_with_its_figures() {
+    let text = screen_of(&samples::proxies_that_differ());
+    assert!(
+        text.starts_with("250 calls arrived at billing-proxy. 243 were predicted. That is 7 too many.\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\nclient ---> web ==x3*3==> orders ==x3*3==> billing ==x3*3==> ledger\n"),
+        "{text}"
+    );
+    assert_eq!(
+        part(&text, "proxies", "requests"),
+        "\
+proxies       orders-proxy 27, as predicted; web-proxy 3 (predicted 3, traced
+              2); billing-proxy 250 (predicted 243, traced 243)
+"
+    );
+}
+
+#[test]
+fn envoys_say_what_they_refused_and_their_missing_spans_are_no_gap() {
+    let mut report = samples::envoys();
+    assert_eq!(
+        screen_of(&report),
+        "\
+632 calls arrived at inventory for 400 requests, as predicted.
+
+frontend         ################################                     400
+frontend-proxy   ################################                     400
+checkout         ###################################                  444
+checkout-proxy   ###################################                  444
+pricing          ########################################             508
+pricing-proxy    ########################################             508
+inventory        ##################################################   632
+
+                 predicted    received      traced
+frontend               400         400         400
+checkout         400-1,200         444         444
+pricing          400-3,600         508         508
+inventory       400-10,800         632         632
+                                                       AS PREDICTED
+
+proxies       frontend-proxy 400, checkout-proxy 444, pricing-proxy 508, as
+              predicted
+Envoy         refused retries over its limit (upstream_rq_retry_overflow):
+              frontend-proxy 756 of 800, checkout-proxy 824 of 888,
+              pricing-proxy 892 of 1,016
+requests      400 failed: UNAVAILABLE
+receipts      a sample: 12 of 400 requests
+repeat it     harness run envoy-defaults                                exit 0
+"
+    );
+    report.verdict = Verdict::Incomplete;
+    report.reasons = samples::incomplete().reasons;
+    report.reasons[0].kind = "unfinished".to_owned();
+    let text = screen_of(&report);
+    assert!(
+        text.contains(" Traced says the same as\n              received.\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn envoys_that_could_not_connect_say_so() {
+    let text = screen_of(&samples::envoys_at_a_closed_port());
+    assert_eq!(
+        part(&text, "proxy", "requests"),
+        "\
+proxy         web-proxy 3, as predicted
+Envoy         refused none of 3 retries
+              connections that failed (upstream_cx_connect_fail): web-proxy 6
+"
+    );
+}
+
+#[test]
+fn thirteen_services_fit_a_screen() {
+    assert_eq!(
+        screen_of(&samples::thirteen()),
+        "\
+4,096 calls arrived at inventory for 1 request, as predicted.
+
+frontend     #                                                        1
+checkout     #                                                        2
+pricing      #                                                        4
+relay-1      #                                                        8
+relay-2      #                                                       16
+relay-3      #                                                       32
+relay-4      #                                                       64
+relay-5      ##                                                     128
+relay-6      ###                                                    256
+relay-7      ######                                                 512
+relay-8      #############                                        1,024
+relay-9      #########################                            2,048
+inventory    ##################################################   4,096
+
+                predicted    received      traced
+frontend                1           1           1
+  11 between them, each with three equal figures
+inventory           4,096       4,096       4,096
+                                                       AS PREDICTED
+
+requests      1 failed: UNAVAILABLE
+repeat it     harness run long-chain                                    exit 0
+"
+    );
+}
+
+#[test]
+fn figures_that_differ_are_never_folded_nor_any_without_a_verdict() {
+    let mut report = samples::thirteen();
+    report.verdict = Verdict::Incomplete;
+    report.reasons = samples::incomplete().reasons;
+    let text = screen_of(&report);
+    for row in &report.services {
+        assert!(text.contains(&format!("\n{} ", row.service)), "{text}");
+    }
+    let hidden = samples::thirteen_with_a_hidden_layer();
+    let text = screen_of(&hidden);
+    assert_eq!(
+        part(&text, "link", "  relay-3"),
+        "\
+link                        sent   received   factor
+  client   > frontend          1          1        1
+  3 links between them, where as many arrived as were sent
+  relay-1  > relay-2          16         16        1
+  relay-2  > relay-3          32         96        3   <-- here
+"
+    );
+    let rows = part(
+        &text,
+        "                predicted",
+        "                                    ",
+    );
+    assert_eq!(rows.matches("relay-").count(), 8, "{rows}");
+    assert!(
+        text.contains("\nfrontend                1           1           1\n  3 between them,"),
+        "{text}"
+    );
+    assert!(
+        text.contains("              What arrived too often at the 7 services down to inventory follows\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_twenty_five_layers_say_alike_is_one_line() {
+    let mut report = samples::thirteen_with_proxies();
+    let text = screen_of(&report);
+    assert_eq!(
+        part(&text, "proxies", "repeat it").replace("\n              ", " "),
+        "\
+proxies       12, from frontend-proxy 2 down to relay-9-proxy 16,384, as predicted
+requests      1 failed: UNAVAILABLE
+not retried   25 links from client > frontend down to relay-9-proxy > inventory: \
+50, the deadline had passed; 32,767, attempts used up
+arrivals      at 25 services and proxies: 25 late, 50 ended by the deadline
+"
+    );
+    report.verdict = Verdict::Incomplete;
+    report.reasons = (1..=20)
+        .map(|place| Reason {
+            kind: "in_flight".to_owned(),
+            text: format!("Reason {place}."),
+        })
+        .collect();
+    let text = screen_of(&report);
+    assert!(
+        text.contains("              Reason 9.\n              11 more are in the report (--json).\n"),
+        "{text}"
+    );
+    assert!(!text.contains("Reason 10."), "{text}");
+}
+
+#[test]
+fn proxies_have_a_row_of_their_own_beside_all_services() {
+    let runs = vec![samples::proxies(), samples::envoys(), samples::headline()];
+    let both = Comparison {
+        runs,
+        ..samples::comparison()
+    };
+    let text = comparison(&both, "harness", Style::Plain);
+    println!("{text}");
+    assert_eq!(text.matches("all proxies").count(), 2, "{text}");
+    assert!(
+        text.contains(
+            "    all services              820        820        820\n    \
+             all proxies               273        273        273\n"
+        ),
+        "{text}"
     );
 }
 
@@ -766,6 +1181,16 @@ fn colours_change_no_letter() {
     {
         assert_eq!(&anstream::adapter::strip_str(&coloured).to_string(), plain);
         assert!(coloured.contains('\u{1b}') || coloured == *plain);
+    }
+}
+
+/// With `--nocapture` this is the way to look at every sample.
+#[test]
+fn every_screen_ends_with_the_exit_code() {
+    for report in samples::reports() {
+        let text = screen_of(&report);
+        println!("{text}\n{}\n", "-".repeat(80));
+        assert!(text.ends_with(&format!("exit {}\n", report.exit_code())), "{text}");
     }
 }
 

@@ -15,7 +15,7 @@ pub fn call(report: &Report, said: Option<&str>, program: &str, style: Style) ->
     run::counts(&mut screen, report, &run::headline(report), style);
     screen.lines(words::labelled("answer", &answer(&report.operations, said)));
     run::details(&mut screen, report);
-    run::reasons(&mut screen, report);
+    run::reasons(&mut screen, report, program);
     for expected in &report.expected {
         screen.lines(run::expectation(expected, "", style));
     }

@@ -86,7 +86,7 @@ fn chain(status: &Status) -> Vec<String> {
     let arrows = status.services.iter().map(|row| row.attempts.unwrap_or(1).into());
     let arrows: Vec<String> = std::iter::once(1)
         .chain(arrows)
-        .map(|attempts| picture::arrow(attempts, None))
+        .map(|attempts| picture::arrow(attempts))
         .collect();
     picture::chain(&nodes, &arrows)
 }

@@ -124,13 +124,14 @@ fn chain(started: &Started) -> Vec<String> {
         name: client.to_owned(),
         under: String::new(),
     }];
-    let mut arrows = vec![picture::arrow(attempts(client), None)];
+    let arrow = |caller: &str| picture::layers(attempts(caller), None, attempts(&format!("{caller}-proxy")), None);
+    let mut arrows = vec![arrow(client)];
     for row in &started.services {
         nodes.push(Node {
             name: row.name.clone(),
             under: String::new(),
         });
-        arrows.push(picture::arrow(attempts(&row.name), None));
+        arrows.push(arrow(&row.name));
     }
     if let (Some(fault), Some(last)) = (picture::bottom_fault(line), nodes.last_mut()) {
         last.under = words::name(fault, 40);
