@@ -42,7 +42,7 @@ pub enum Command {
     Scenarios,
     /// One of the services; what the harness starts as its children.
     Service {
-        /// `frontend`, `checkout`, `pricing` or `inventory`.
+        /// `frontend`, `checkout`, `pricing`, `inventory` or `sidecar`.
         name: String,
         /// Whether it ends when its stdin does.
         until_stdin_closes: bool,
@@ -131,7 +131,7 @@ pub struct Run {
 /// `harness predict`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predict {
-    /// What to predict; up to 13 services and proxies. It expects nothing.
+    /// What to predict. It expects nothing.
     pub subject: Subject,
     /// Where results go.
     pub output: Output,
@@ -164,7 +164,7 @@ pub enum Side {
 /// `harness up`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Up {
-    /// What it starts as; its chain can be run.
+    /// What it starts as; its chain can be run, and stays up.
     pub scenario: Scenario,
     /// The ports of each service, the top one first; port 0 takes a free one.
     pub ports: Vec<Ports>,

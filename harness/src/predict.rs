@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn the_tries_of_code_and_proxy_multiply_and_a_proxy_is_an_edit_of_its_own() {
         let both = of("web x3*3 > api x3 > db down", |flags| {
-            flags.undeclared = vec![("api".to_owned(), 4)]
+            flags.undeclared = vec![("api".to_owned(), 4)];
         });
         let tries: Vec<_> = both
             .tries_per_call

@@ -139,7 +139,16 @@ pub(super) struct CompareFlags {
     pub(super) output: OutputFlags,
 }
 
+// Read, so that what `up` keeps off its links is refused with the way on; not shown, because all of it is.
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("sidecar", |flag| flag.hide(true)),
+    mut_arg("sidecar_attempts", |flag| flag.hide(true)),
+    mut_arg("sidecar_attempts_at", |flag| flag.hide(true)),
+    mut_arg("sidecar_retries", |flag| flag.hide(true)),
+    mut_arg("sidecar_retries_at", |flag| flag.hide(true)),
+    mut_arg("undeclared", |flag| flag.hide(true))
+)]
 pub(super) struct UpFlags {
     /// A built-in scenario, a .toml file, or a chain line in quotes
     #[arg(value_name = "SCENARIO or 'CHAIN'", value_hint = ValueHint::AnyPath)]
@@ -246,7 +255,7 @@ pub(super) struct ChainFlags {
     #[command(flatten)]
     pub(super) sidecar: SidecarFlags,
     /// Links between services, 1 to 12: 3 enters at frontend, 2 at checkout, 1 at pricing; above 3 relays stand in the middle
-    #[arg(long, value_name = "D", allow_negative_numbers = true)]
+    #[arg(long, value_name = "D", allow_negative_numbers = true, help_heading = "Who retries")]
     pub(super) depth: Option<String>,
     /// How a service misbehaves (fail, fail:first=2, fail:p=0.5, delay:ms=50, hang, refuse, reset, ...); repeatable
     #[arg(long, value_name = "[SERVICE=]FAULT", help_heading = "What fails")]

@@ -78,9 +78,7 @@ Examples:
       {program} run 'web x3 > orders x2 > ledger down'
   3 attempts in the code, each through a proxy that makes 3
       {program} run 'web x3*3 > orders x3*3 > ledger down'
-  Proxies on every link between two services, and all retry any failure
-      {program} run --sidecar-attempts 2 --retry-on any
-  The same with real Envoys
+  Real Envoys on every link between two services, each makes two
       {program} run --sidecar-attempts 2 --sidecar envoy
   A layer that nobody declared, and the link it is found on
       {program} run --undeclared pricing=4

@@ -119,6 +119,7 @@ fn unknown_flag(flag: &str, command: Option<&'static str>, called: &str, program
     let flags = |command: &clap::Command| {
         command
             .get_arguments()
+            .filter(|argument| !argument.is_hide_set())
             .filter_map(|argument| argument.get_long().map(|long| format!("--{long}")))
             .collect::<Vec<_>>()
     };

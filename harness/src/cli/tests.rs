@@ -396,6 +396,10 @@ fn what_stands_on_the_links_is_said_by_flags() {
         parse_words(&["compare", "per-hop", "single-owner", "--sidecar-attempts", "2"]),
         Ok(Command::Compare(_))
     ));
+}
+
+#[test]
+fn each_wrong_flag_of_the_links_is_refused_with_what_would_be_right() {
     for (words, named) in [
         (
             &["--sidecar-attempts", "0"][..],
@@ -469,7 +473,7 @@ fn what_stands_on_the_links_is_said_by_flags() {
     for command in ["demo", "call", "fail", "heal", "retry", "status"] {
         let text = refused(&[command, "--sidecar-attempts", "2"]);
         assert!(
-            text.contains("it belongs to `target/release/harness run`, `predict`, `compare` and `up`"),
+            text.contains("it belongs to `target/release/harness run`, `predict` and `compare`"),
             "{text}"
         );
     }
@@ -1027,6 +1031,8 @@ fn up_refuses_what_it_cannot_keep_running() {
         let text = refused(&[&["up"], words].concat());
         assert!(text.contains(named), "{words:?}: {text}");
     }
+    let help = parse_words(&["up", "--help"]).unwrap_err().text;
+    assert!(!help.contains("--sidecar") && !help.contains("--undeclared"), "{help}");
 }
 
 #[test]

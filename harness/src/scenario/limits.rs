@@ -249,6 +249,29 @@ mod tests {
     }
 
     #[test]
+    fn an_envoy_is_asked_for_what_envoys_know_and_its_words_are_passed_on() {
+        for set in [
+            "retry_on=[\"UNAVAILABLE\"]",
+            "retry_on=any",
+            "hedge.delay=5ms",
+            "commit=message",
+        ] {
+            for at in ["sidecars.retry", "sidecars.web.retry"] {
+                let overrides = super::super::Overrides {
+                    set: vec!["sidecars.kind=envoy".to_owned(), format!("{at}.{set}")],
+                    ..super::super::Overrides::default()
+                };
+                let scenario = Scenario::load(Some("web x3*2 > db down"), &overrides).unwrap();
+                let due = envoy::check(&scenario.chain.services[0].caller.proxy).map_err(|cannot| {
+                    format!("web-proxy is an Envoy: {cannot}; or let our own proxy do it: --sidecar builtin")
+                });
+                let checked = scenario.check_runnable().map_err(|error| error.to_string());
+                assert_eq!(checked, due, "{set}");
+            }
+        }
+    }
+
+    #[test]
     fn a_plan_above_max_calls_is_told_the_flag_that_allows_it() {
         assert_eq!(check_max_calls("40", false, 40), Ok(()));
         let error = check_max_calls("40", true, 20).unwrap_err();
