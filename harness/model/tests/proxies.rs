@@ -269,19 +269,33 @@ fn the_limits_of_who_never_tries_again_do_not_bind() {
 
 #[test]
 fn the_back_off_that_an_envoy_needs_changes_no_count() {
-    let mut topology = with_bottom(&[1, 3, 3, 3, 3, 3, 3], fault("fail"));
-    topology.load.deadline_us = Some(10_000 * MS);
-    for caller in topology.callers.iter_mut().skip(2).step_by(2) {
-        caller.layer = Envoy;
-        caller.policy.backoff = Some(Backoff {
-            initial_us: MS,
-            multiplier: 2.0,
-            max_us: MS,
-            least: 0.0,
-            most: 1.0,
+    for links in [3_u32, 12] {
+        let attempts: Vec<u32> = [1].into_iter().chain((0..2 * links).map(|_| 3)).collect();
+        let mut topology = with_bottom(&attempts, fault("fail"));
+        topology.load.deadline_us = Some(10_000 * MS);
+        for caller in topology.callers.iter_mut().skip(2).step_by(2) {
+            caller.layer = Envoy;
+            caller.policy.backoff = Some(Backoff {
+                initial_us: MS,
+                multiplier: 2.0,
+                max_us: MS,
+                least: 0.0,
+                most: 1.0,
+            });
+        }
+        let prediction = predict(&topology, Draws::Replay);
+        assert_eq!(
+            shown(&prediction.services.last().unwrap().received),
+            9_u64.pow(links).to_string()
+        );
+        // Waits that can be told from none are another matter.
+        topology.callers[2].policy.backoff = topology.callers[2].policy.backoff.map(|backoff| Backoff {
+            max_us: 60_000 * MS,
+            initial_us: 60_000 * MS,
+            ..backoff
         });
+        assert!(predict(&topology, Draws::Replay).margin_us.is_some());
     }
-    assert_eq!(received(&topology), ["1", "3", "9", "27", "81", "243", "729"]);
 }
 
 #[test]
