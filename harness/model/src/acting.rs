@@ -18,6 +18,9 @@ const MOST_HOP_US: u64 = 20_000;
 /// A limit that a chain in which nothing waits is taken to keep, microseconds.
 const INSTANT_US: u64 = 100_000;
 
+/// A wait that is none, microseconds: the shortest that an Envoy can be told, which takes no longer than a call through it.
+const NO_WAIT_US: u64 = 1_000;
+
 /// How long a call or an answer may be on its way while so many requests are under way.
 pub(crate) fn hop_us(topology: &Topology) -> u64 {
     (HOP_US * topology.load.concurrency.clamp(1, topology.load.requests.max(1))).min(MOST_HOP_US)
@@ -156,7 +159,7 @@ fn longest(topology: &Topology) -> Longest {
             said_ms = 0;
         }
         let before = outside.map_or(0, |client| delay_us(&client.fault));
-        is_instant &= waits == 0
+        is_instant &= waits <= retries * NO_WAIT_US
             && asked == 0
             && before == 0
             && fault.longest_ms() == 0

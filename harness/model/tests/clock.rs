@@ -418,6 +418,18 @@ fn a_callee_that_says_when_to_come_again_says_it_for_hedges_too() {
 }
 
 #[test]
+fn a_callee_that_wants_no_more_attempts_leaves_those_under_way() {
+    // Attempts at 0, 50 and 100 ms; the first fails at 120 and asks for no more, the second is answered at 170.
+    let mut topology = with_bottom(&[1, 4], fault("delay:ms=120+fail:pushback=-1,first=1"));
+    topology.callers[1].policy.hedge_us = Some(50 * MS);
+    let prediction = predict(&topology, Draws::Replay);
+    assert_eq!(
+        (shown(&prediction.services[1].received), shown(&prediction.ok)),
+        ("3".into(), "1".into())
+    );
+}
+
+#[test]
 fn a_hedge_waits_for_a_request_that_has_not_left() {
     let mut topology = chain(&[1, 2]);
     topology.callers[1].policy.hedge_us = Some(50 * MS);

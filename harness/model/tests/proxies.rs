@@ -5,7 +5,7 @@ mod support;
 
 use Layer::{Envoy, Proxy};
 use model::fault::ClientFault;
-use model::{Backoff, Code, Count, Draws, Fault, Kind, Layer, Predicted, RetryOn, Topology, predict};
+use model::{Backoff, Code, Count, Draws, Fault, Kind, Layer, Predicted, RetryOn, Throttle, Topology, predict};
 use support::{documented_share, with_bottom};
 
 const MS: u64 = 1_000;
@@ -100,6 +100,16 @@ fn a_word_on_the_next_attempt_takes_its_time_at_every_proxy() {
     topology.callers[1].policy.ignores_pushback = true;
     topology.load.deadline_us = Some(350 * MS);
     assert_eq!(received(&topology), ["1", "2", "5"]);
+    // A proxy that does not wait hands the word up to code that does.
+    topology.callers[1].policy.ignores_pushback = false;
+    topology.callers[2].policy.ignores_pushback = true;
+    topology.load.deadline_us = Some(150 * MS);
+    assert_eq!(received(&topology), ["1", "2", "6"]);
+    // Code hands up no such word, so that nobody above it waits: this deadline is far.
+    let mut topology = with_bottom(&[1, 3, 3], fault("fail:pushback=100"));
+    topology.load.deadline_us = Some(750 * MS);
+    assert_eq!(received(&topology), ["1", "3", "9"]);
+    assert_eq!(predict(&topology, Draws::Replay).margin_us, None);
 }
 
 #[test]
@@ -139,7 +149,7 @@ fn what_is_not_tried_again_for_its_transport_takes_no_token() {
         let mut topology = code_over(&[], text);
         topology.load.requests = 12;
         topology.callers[1].answers_only = true;
-        topology.callers[1].policy.throttle = Some(model::Throttle {
+        topology.callers[1].policy.throttle = Some(Throttle {
             max_milli: 10_000,
             ratio_milli: 0,
         });
@@ -206,12 +216,15 @@ fn an_envoy_knows_five_statuses() {
 
 #[test]
 fn an_attempt_that_an_envoy_gives_up_is_unavailable_and_one_of_ours_out_of_time() {
-    let slow = |layer, retry_on: &[Code]| {
+    let slow_service = |layer, retry_on: &[Code]| {
         let mut topology = code_over(&[layer], "hang");
         topology.callers[1].attempts = 1;
         topology.callers[2].policy.attempt_timeout_us = Some(100 * MS);
         topology.callers[2].retry_on = RetryOn::Codes(retry_on.to_vec());
-        let prediction = predict(&topology, Draws::Replay);
+        topology
+    };
+    let slow = |layer, retry_on: &[Code]| {
+        let prediction = predict(&slow_service(layer, retry_on), Draws::Replay);
         let code = *prediction.failed_by_code.keys().next().unwrap();
         (shown(&prediction.services[2].received), code)
     };
@@ -222,23 +235,61 @@ fn an_attempt_that_an_envoy_gives_up_is_unavailable_and_one_of_ours_out_of_time(
         slow(Proxy, &[Code::DEADLINE_EXCEEDED]),
         ("3".into(), Code::DEADLINE_EXCEEDED)
     );
+    // To an Envoy it is a reset.
+    let mut topology = slow_service(Envoy, &[Code::UNAVAILABLE]);
+    topology.callers[2].answers_only = true;
+    assert_eq!(received(&topology)[2], "1");
+    // With a throttle and many at once there are only bounds, and they know it too.
+    topology.callers[2].answers_only = false;
+    topology.callers[2].policy.throttle = Some(BUCKET);
+    (topology.load.requests, topology.load.concurrency) = (3, 3);
+    let prediction = predict(&topology, Draws::Replay);
+    assert_eq!(shown(&prediction.services[2].received), "0-9");
+    assert_eq!(prediction.failed_by_code[&Code::UNAVAILABLE].max, Count::Of(3));
+}
+
+const BUCKET: Throttle = Throttle {
+    max_milli: 1_000_000,
+    ratio_milli: 0,
+};
+
+#[test]
+fn the_limits_of_who_never_tries_again_do_not_bind() {
+    let crowd = |text: &str| {
+        let mut topology = code_over(&[Proxy], text);
+        topology.callers[1].policy.throttle = Some(Throttle {
+            max_milli: 10_000,
+            ratio_milli: 0,
+        });
+        (topology.load.requests, topology.load.concurrency) = (10, 5);
+        predict(&topology, Draws::Replay).limits[0].binds
+    };
+    assert_eq!((crowd("fail:at=headers"), crowd("fail")), (Some(false), None));
 }
 
 #[test]
 fn the_back_off_that_an_envoy_needs_changes_no_count() {
-    let mut topology = with_bottom(&[1, 3, 3, 3, 3, 3, 3], fault("fail"));
-    topology.load.deadline_us = Some(10_000 * MS);
-    for caller in topology.callers.iter_mut().skip(2).step_by(2) {
-        caller.layer = Envoy;
-        caller.policy.backoff = Some(Backoff {
-            initial_us: MS,
-            multiplier: 2.0,
-            max_us: MS,
-            least: 0.0,
-            most: 1.0,
-        });
+    for links in [3_u32, 12] {
+        let attempts: Vec<u32> = [1].into_iter().chain((0..2 * links).map(|_| 3)).collect();
+        let mut topology = with_bottom(&attempts, fault("fail"));
+        topology.load.deadline_us = Some(10_000 * MS);
+        for caller in topology.callers.iter_mut().skip(2).step_by(2) {
+            caller.layer = Envoy;
+            caller.policy.backoff = Some(Backoff {
+                initial_us: MS,
+                multiplier: 2.0,
+                max_us: MS,
+                least: 0.0,
+                most: 1.0,
+            });
+        }
+        let prediction = predict(&topology, Draws::Replay);
+        assert_eq!(
+            shown(&prediction.services.last().unwrap().received),
+            9_u64.pow(links).to_string()
+        );
+        assert_eq!(prediction.margin_us, None);
     }
-    assert_eq!(received(&topology), ["1", "3", "9", "27", "81", "243", "729"]);
 }
 
 #[test]
