@@ -205,9 +205,9 @@ pub struct Service {
     pub kind: ServiceKind,
     /// What should arrive.
     pub predicted: Predicted,
-    /// What its ledger counted; null when the ledger could not be read.
+    /// What its ledger counted, or a real Envoy by its own statistics; null when they could not be read.
     pub received: Option<u64>,
-    /// SERVER spans of this service at the collector; null where it makes none.
+    /// SERVER spans of this service at the collector; null where it makes none, as a real Envoy.
     pub traced: Option<u64>,
     /// `received` per request.
     pub amplification: Option<f64>,

@@ -115,21 +115,36 @@ fn of_link(report: &Report, link: &Link) -> Vec<String> {
             (least, most) if least == most => format!("exactly {} times", number::whole(most)),
             (least, most) => format!("between {} and {} times", number::whole(least), number::whole(most)),
         };
-        let what = match times.different {
-            1 if sent == 1 => "it".to_owned(),
-            different if different == sent => format!("each of these {}", number::whole(sent)),
-            different => format!("each of {}", number::of(different, "different attempt")),
-        };
-        format!("{to} received {what} {often}, under the same {under}.")
+        match times.different {
+            1 if sent == 1 => format!("{to} received it {often}, under the same {under}."),
+            different if different == sent => format!(
+                "{to} received each of these {} {often}, under the same {under}.",
+                number::whole(sent)
+            ),
+            different => {
+                let under = under.replace(" and ", &format!("{} and ", if different == 1 { "" } else { "s" }));
+                format!(
+                    "{to} received calls under {}, {often} each.",
+                    number::of(different, &format!("different {under}"))
+                )
+            }
+        }
     };
     match (path, parent) {
         (Some(path), Some(parent)) if path == parent => {
-            said.push(received(path, "attempt path and the same parent span"));
+            let (both, as_many) = ("attempt path and the same parent span", "attempt path and parent span");
+            said.push(received(path, if path.different == sent { both } else { as_many }));
         }
         (None, None) => said.push(format!("{to} received {}.", number::whole(link.received.unwrap_or(0)))),
         _ => {
-            said.extend(path.map(|times| received(times, "attempt path")));
-            said.extend(parent.map(|times| received(times, "parent span")));
+            let witnesses = [(path, "attempt path"), (parent, "parent span")];
+            let mut told: Vec<(Times, &str)> = witnesses
+                .into_iter()
+                .filter_map(|(times, under)| Some((times?, under)))
+                .collect();
+            // Paths come once more for each hidden layer above: who tells the attempts apart speaks first.
+            told.sort_by_key(|(times, _)| times.different != sent);
+            said.extend(told.into_iter().map(|(times, under)| received(times, under)));
         }
     }
     // A declared Envoy sets the header itself: it then tells nothing of what is hidden.

@@ -131,7 +131,11 @@ pub(super) fn factor(value: f64) -> String {
         let number = value as u64;
         whole(number)
     } else {
-        mean(value)
+        // 728 of 729 is not 1.00.
+        let texts = (3..=4).map(|decimals| format!("{value:.decimals$}"));
+        let is_told = |text: &String| text.trim_end_matches('0').len() > text.find('.').map_or(0, |point| point + 1);
+        let mut texts = std::iter::once(mean(value)).chain(texts);
+        texts.find(is_told).unwrap_or_else(|| format!("about {}", mean(value)))
     }
 }
 
@@ -276,7 +280,15 @@ mod tests {
         ] {
             assert_eq!(mean(value), text);
         }
-        for (value, text) in [(4.0, "4"), (0.0, "0"), (1.5, "1.50"), (27_000.0, "27,000")] {
+        for (value, text) in [
+            (4.0, "4"),
+            (0.0, "0"),
+            (1.5, "1.50"),
+            (27_000.0, "27,000"),
+            (728.0 / 729.0, "0.999"),
+            (1.00004, "about 1.00"),
+            (2_000.4, "2,000"),
+        ] {
             assert_eq!(factor(value), text);
         }
     }

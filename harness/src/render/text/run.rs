@@ -117,32 +117,28 @@ fn not_as_predicted(report: &Report, bottom: &Service) -> String {
     // The bottom service first: that is where a multiplication shows most. A proxy only where nothing else differs.
     let mut services: Vec<&Service> = report.services.iter().rev().collect();
     services.sort_by_key(|row| row.kind == ServiceKind::Sidecar);
-    match services.into_iter().find(differs) {
-        Some(row) => {
-            let received = row.received.unwrap_or(0);
-            format!(
-                "{} arrived at {}. {}",
-                number::of(received, "call"),
-                shown(&row.service),
-                difference(received.into(), &row.predicted)
-            )
-        }
-        None => {
-            let hidden = hidden::links(report).find(|link| link.to == bottom.service);
-            let but = hidden.map_or_else(
-                || "not all else came out".to_owned(),
-                |link| {
-                    let sent = number::whole(link.sent.unwrap_or(0));
-                    format!("{} sent only {sent}", shown(&link.from))
-                },
-            );
-            format!(
-                "{} arrived at {}, as predicted, but {but}.",
-                number::of(bottom.received.unwrap_or(0), "call"),
-                shown(&bottom.service)
-            )
-        }
+    if let Some(row) = services.into_iter().find(differs) {
+        let received = row.received.unwrap_or(0);
+        return format!(
+            "{} arrived at {}. {}",
+            number::of(received, "call"),
+            shown(&row.service),
+            difference(received.into(), &row.predicted)
+        );
     }
+    let hidden = hidden::links(report).find(|link| link.to == bottom.service);
+    let but = hidden.map_or_else(
+        || "not all else came out".to_owned(),
+        |link| {
+            let sent = number::whole(link.sent.unwrap_or(0));
+            format!("{} sent only {sent}", shown(&link.from))
+        },
+    );
+    format!(
+        "{} arrived at {}, as predicted, but {but}.",
+        number::of(bottom.received.unwrap_or(0), "call"),
+        shown(&bottom.service)
+    )
 }
 
 fn agrees(predicted: &Predicted, received: u64) -> bool {
@@ -309,10 +305,13 @@ fn client_faults(report: &Report) -> impl Iterator<Item = String> {
     })
 }
 
+/// A count and its name.
+type Counted<'a> = (&'a str, u64);
+
 /// What links did not retry, and what failed on them that nothing asked for.
 fn refusals(screen: &mut Screen, report: &Report) {
     let declared = picture::declared(&report.chain);
-    let mut refused: Vec<(&Link, Vec<(&str, u64)>)> = Vec::new();
+    let mut refused: Vec<(&Link, Vec<Counted<'_>>)> = Vec::new();
     for link in &report.links {
         // Who makes one attempt anyway retries nothing, whatever came first.
         let once = declared
@@ -324,7 +323,7 @@ fn refusals(screen: &mut Screen, report: &Report) {
             .iter()
             .any(|row| row.service == link.from && row.envoy.is_some());
         let counts = link.not_retried.iter();
-        let counts: Vec<(&str, u64)> = counts
+        let counts: Vec<Counted<'_>> = counts
             .map(|(reason, calls)| (reason.as_str(), *calls))
             .filter(|(reason, calls)| *calls > 0 && !envoy && (!once || LEFT.contains(reason)))
             .collect();
@@ -333,7 +332,7 @@ fn refusals(screen: &mut Screen, report: &Report) {
             refused.push((link, counts));
         }
     }
-    let reasons = |counts: &[(&str, u64)]| {
+    let reasons = |counts: &[Counted<'_>]| {
         let mut counts = counts.to_vec();
         counts.sort_by_key(|(reason, _)| *reason == "limit");
         let each = counts
@@ -341,25 +340,25 @@ fn refusals(screen: &mut Screen, report: &Report) {
             .map(|(reason, calls)| format!("{}, {}", number::whole(*calls), no_retry(reason)));
         each.collect::<Vec<_>>().join("; ")
     };
-    for text in on_links(&refused, &reasons) {
+    for text in on_links(&refused, reasons) {
         screen.lines(words::labelled("not retried", &text));
     }
-    let failed: Vec<(&Link, Vec<(&str, u64)>)> = report
+    let failed: Vec<(&Link, Vec<Counted<'_>>)> = report
         .links
         .iter()
         .filter_map(|link| Some((link, vec![("", link.transport_errors.filter(|errors| *errors > 0)?)])))
         .collect();
-    let failures = |counts: &[(&str, u64)]| {
+    let failures = |counts: &[Counted<'_>]| {
         let errors = counts.iter().map(|(_, errors)| errors).sum::<u64>();
         format!("{} that no fault asked for", number::of(errors, "failure"))
     };
-    for text in on_links(&failed, &failures) {
+    for text in on_links(&failed, failures) {
         screen.lines(words::labelled("transport", &text));
     }
 }
 
 /// A text for each link; one for all together where they would be many.
-fn on_links(rows: &[(&Link, Vec<(&str, u64)>)], text: &dyn Fn(&[(&str, u64)]) -> String) -> Vec<String> {
+fn on_links(rows: &[(&Link, Vec<Counted<'_>>)], text: impl Fn(&[Counted<'_>]) -> String) -> Vec<String> {
     let name = |link: &Link| format!("{} > {}", shown(&link.from), shown(&link.to));
     match rows {
         [(first, _), .., (last, _)] if rows.len() > SINGLE => {
@@ -379,8 +378,8 @@ fn on_links(rows: &[(&Link, Vec<(&str, u64)>)], text: &dyn Fn(&[(&str, u64)]) ->
 }
 
 /// Counts of the same name added up.
-fn together<'a>(counts: impl Iterator<Item = &'a (&'a str, u64)>) -> Vec<(&'a str, u64)> {
-    let mut all: Vec<(&str, u64)> = Vec::new();
+fn together<'a>(counts: impl Iterator<Item = &'a Counted<'a>>) -> Vec<Counted<'a>> {
+    let mut all: Vec<Counted<'a>> = Vec::new();
     for (name, count) in counts {
         match all.iter_mut().find(|(known, _)| known == name) {
             Some((_, sum)) => *sum = sum.saturating_add(*count),
@@ -392,7 +391,7 @@ fn together<'a>(counts: impl Iterator<Item = &'a (&'a str, u64)>) -> Vec<(&'a st
 
 /// What became of arrivals besides being answered: `inventory: 6 late, 1 ended by the deadline`.
 fn odd_arrivals(report: &Report) -> String {
-    let odd = |row: &Service| -> Vec<(&str, u64)> {
+    let odd = |row: &Service| -> Vec<Counted<'_>> {
         let counts = [
             ("late", row.late),
             ("left by the caller", row.dropped),
@@ -405,8 +404,8 @@ fn odd_arrivals(report: &Report) -> String {
             .collect()
     };
     let rows = report.services.iter().map(|row| (row, odd(row)));
-    let rows: Vec<(&Service, Vec<(&str, u64)>)> = rows.filter(|(_, counts)| !counts.is_empty()).collect();
-    let text = |counts: &[(&str, u64)]| {
+    let rows: Vec<(&Service, Vec<Counted<'_>>)> = rows.filter(|(_, counts)| !counts.is_empty()).collect();
+    let text = |counts: &[Counted<'_>]| {
         let each = counts
             .iter()
             .map(|(what, count)| format!("{} {what}", number::whole(*count)));

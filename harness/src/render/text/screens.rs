@@ -205,7 +205,9 @@ How we know   frontend sent 3 attempts, by its own count and by its spans.
               attempt path and the same parent span.
               pricing sent 54 attempts, by its own count and by its spans.
               inventory received each of these 54 exactly 4 times, under the
-              same attempt path and the same parent span.
+              same parent span.
+              inventory received calls under 27 different attempt paths, exactly
+              8 times each.
               What arrived too often at pricing follows from them.
 "
     );
@@ -309,17 +311,23 @@ fn an_envoys_own_retries_share_a_path_and_are_not_taken_for_single_attempts() {
     let repeats = samples::repeats(9, 12, 12);
     report.links[3].repeats = Some(crate::report::Repeats {
         by_parent: None,
-        ..repeats
+        ..repeats.clone()
     });
     let text = screen_of(&report);
     assert!(
         text.contains(
-            "inventory received each of 9 different attempts exactly 12 times,\n              \
-             under the same attempt path.\n"
+            "inventory received calls under 9 different attempt paths, exactly\n              \
+             12 times each.\n"
         ),
         "{text}"
     );
     assert!(text.contains("makes 4 calls out of 1"), "{text}");
+    report.links[3].repeats = Some(repeats);
+    let text = screen_of(&report).replace("\n              ", " ");
+    assert!(
+        text.contains("calls under 9 different attempt paths and parent spans, exactly 12 times each."),
+        "{text}"
+    );
 }
 
 #[test]

@@ -84,10 +84,7 @@ fn chain(status: &Status) -> Vec<String> {
     let nodes: Vec<Node> = std::iter::once(client).chain(services).collect();
     // What the client is told stands in each call, not in the services.
     let arrows = status.services.iter().map(|row| row.attempts.unwrap_or(1).into());
-    let arrows: Vec<String> = std::iter::once(1)
-        .chain(arrows)
-        .map(|attempts| picture::arrow(attempts))
-        .collect();
+    let arrows: Vec<String> = std::iter::once(1).chain(arrows).map(picture::arrow).collect();
     picture::chain(&nodes, &arrows)
 }
 
