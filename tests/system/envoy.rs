@@ -181,7 +181,7 @@ fn case(random: &mut StdRng) -> Vec<String> {
     arguments.push(depth.to_string());
     let mut flag = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
     flag("--attempts", random.random_range(1..=2).to_string());
-    flag("--sidecar-attempts", random.random_range(1..=4).to_string());
+    flag("--sidecar-attempts", random.random_range(2..=4).to_string());
     if random.random_bool(0.3) {
         flag(
             "--sidecar-attempts-at",
