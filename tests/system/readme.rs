@@ -5,6 +5,7 @@ use crate::{
     support::{FIXED_PORTS, check, command, harness, repository, run_plain, test},
     telemetry::{interrupt, until},
 };
+use harness::scenario::{BUILT_IN, BuiltIn};
 use libtest_mimic::{Failed, Trial};
 use rustix::process::Signal;
 use std::{
@@ -200,7 +201,12 @@ fn in_a_shell(line: &str) -> Result<(), Failed> {
         }
     }
     let output = shell.output()?;
-    check(output.status.success(), || {
+    // A scenario may be about something that is found, and ends so.
+    let found = BUILT_IN
+        .iter()
+        .find(|built_in| line.ends_with(&format!(" {}", built_in.name)));
+    let wanted = found.map_or(0, BuiltIn::exit_code);
+    check(output.status.code() == Some(wanted.into()), || {
         format!("{line}: {}", String::from_utf8_lossy(&output.stderr))
     })
 }
