@@ -20,6 +20,7 @@ mod live;
 mod policies;
 mod property;
 mod readme;
+mod sidecar;
 mod support;
 mod telemetry;
 mod usage;
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 16] = [
+    let groups: [Vec<Trial>; 17] = [
         // First: it wants the usual ports, and every connection that the others close keeps a port of its own for a minute.
         readme::tests(),
         walls::tests(),
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         formats::tests(),
         chance::tests(),
         foreign::tests(),
+        sidecar::tests(),
         telemetry::tests(),
         damage::tests(),
         kills::tests(),
