@@ -101,9 +101,10 @@ async fn every_header_passes_a_proxy_and_a_hidden_layer() {
             live: Live::new(config.clone()),
         };
         let answer = Response::default();
-        let (passed, _) = match is_hidden {
-            true => through(hidden, config, headers(&CAME), answer).await,
-            false => through(Proxy, config, headers(&CAME), answer).await,
+        let (passed, _) = if is_hidden {
+            through(hidden, config, headers(&CAME), answer).await
+        } else {
+            through(Proxy, config, headers(&CAME), answer).await
         };
         assert_eq!(passed.headers, headers(&CAME));
         // What the stack behind goes by.
