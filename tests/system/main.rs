@@ -22,6 +22,7 @@ mod policies;
 mod property;
 mod proxies;
 mod readme;
+mod sidecar;
 mod support;
 mod telemetry;
 mod usage;
@@ -32,7 +33,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 18] = [
+    let groups: [Vec<Trial>; 19] = [
         // First: it wants the usual ports, and every connection that the others close keeps a port of its own for a minute.
         readme::tests(),
         walls::tests(),
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         formats::tests(),
         chance::tests(),
         foreign::tests(),
+        sidecar::tests(),
         telemetry::tests(),
         damage::tests(),
         kills::tests(),

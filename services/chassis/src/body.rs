@@ -43,17 +43,11 @@ struct Recorded {
 impl Recorded {
     /// Reads on. A frame that was kept stands in `chunks`.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = loop {
-            let frame = ready!(Pin::new(&mut self.source).poll_frame(context)?);
-            self.ended = frame.is_none() || self.source.is_end_stream();
-            match frame {
-                // It says nothing but that the body ends, and the library at the other end bears no more than 100 of them on
-                // one connection.
-                Some(frame) if frame.data_ref().is_some_and(Bytes::is_empty) && !self.ended => {}
-                Some(frame) if !frame.data_ref().is_some_and(Bytes::is_empty) => break frame,
-                _ => return Poll::Ready(None),
-            }
+        let Some(frame) = ready!(poll_filled(&mut self.source, context)?) else {
+            self.ended = true;
+            return Poll::Ready(None);
         };
+        self.ended = self.source.is_end_stream();
         match frame.data_ref() {
             Some(chunk) => {
                 self.first.read(chunk);
@@ -68,6 +62,21 @@ impl Recorded {
             None => self.flows = true,
         }
         Poll::Ready(Some(Ok(frame)))
+    }
+}
+
+/// The next frame that says anything. Many end a message with an empty piece, and the library ends a connection on which a
+/// hundred of those were passed on.
+pub fn poll_filled<B>(body: &mut B, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    loop {
+        let frame = ready!(Pin::new(&mut *body).poll_frame(context)?);
+        let is_empty = frame.as_ref().and_then(Frame::data_ref).is_some_and(Bytes::is_empty);
+        if !is_empty {
+            return Poll::Ready(frame.map(Ok));
+        }
     }
 }
 
@@ -547,6 +556,22 @@ mod tests {
         // The rest is there already: it is looked at before the next attempt is made.
         assert!(recording.is_replayable() && recording.is_complete());
         assert_eq!(recording.replay().collect().await.unwrap().to_bytes(), message(6));
+    }
+
+    #[tokio::test]
+    async fn an_empty_piece_is_not_passed_on_and_the_last_one_is_known_as_such() {
+        let frames = [message(6), Bytes::new()].map(Frame::data);
+        let recording = Recording::new(body(frames.into()));
+        for _ in 0..2 {
+            let mut attempt = recording.replay();
+            assert_eq!(attempt.frame().await.unwrap().unwrap().into_data().unwrap(), message(6));
+            assert!(attempt.frame().await.is_none() && attempt.is_end_stream());
+        }
+        // Whose end came with its last piece needs no other.
+        let whole = Body::new(http_body_util::Full::from(message(6)));
+        let mut attempt = Recording::new(whole).replay();
+        attempt.frame().await.unwrap().unwrap();
+        assert!(attempt.is_end_stream());
     }
 
     /// A body that stays open behind these pieces.

@@ -6,15 +6,18 @@
 use crate::{
     Request, Response,
     address::Address,
+    body::poll_filled,
+    config::TransportCodes,
     listen::{CONNECTION_WINDOW, HEADER_LIST, STREAM_WINDOW},
     outbound::{CONNECT_TIMEOUT, OFFERS, codes, failed},
     outcome,
 };
+use bytes::Bytes;
 use futures_util::{
     FutureExt as _,
     future::{BoxFuture, Shared},
 };
-use http_body_util::BodyExt as _;
+use http_body::Frame;
 use hyper::{
     body::Incoming,
     client::conn::http2::{Builder, SendRequest},
@@ -23,11 +26,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::{
     convert::Infallible,
     io,
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
 };
 use tokio::{net::TcpStream, time::timeout};
-use tonic::{body::Body, codegen::StdError};
+use tonic::{Status, body::Body, codegen::StdError};
 
 /// A way to one callee. Clones share its connection.
 #[derive(Debug, Clone)]
@@ -145,12 +149,30 @@ impl tower::Service<Request> for Direct {
                 *request.version_mut() = http::Version::HTTP_11;
             }
             Ok(match direct.send(request).await {
-                Ok(response) => response.map(|body| {
-                    // A connection that is lost while the answer comes is lost like any other.
-                    Body::new(body.map_err(move |error| outcome::of_transport(Box::new(error), codes).0))
-                }),
+                Ok(response) => response.map(|incoming| Body::new(Passed { incoming, codes })),
                 Err(error) => failed(error, codes),
             })
         })
+    }
+}
+
+/// An answer that comes. A connection that is lost meanwhile is lost like any other.
+struct Passed {
+    incoming: Incoming,
+    codes: TransportCodes,
+}
+
+impl http_body::Body for Passed {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let codes = self.codes;
+        let frame = poll_filled(&mut self.incoming, context);
+        frame.map_err(|error| outcome::of_transport(Box::new(error), codes).0)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
     }
 }

@@ -83,7 +83,7 @@ fn stack<S: Below + Sync + 'static>(
 
 impl Shop {
     /// Serves it on this port. What passes through is held in small windows; a message that is read here comes as fast as it can.
-    pub(crate) async fn serve(
+    pub async fn serve(
         self,
         port: Port,
         gate: watch::Receiver<Gate>,

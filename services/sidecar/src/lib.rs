@@ -107,3 +107,6 @@ fn said(code: Code, headers: &http::HeaderMap) -> Status {
 fn afresh(config: &Config, failed: &Status) -> Response {
     outcome::answer(config, failed).into_http()
 }
+
+#[cfg(test)]
+mod tests;
