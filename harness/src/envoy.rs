@@ -43,10 +43,10 @@ pub fn policy(policy: &Policy) -> Policy {
     }
 }
 
-/// Whether an Envoy can follow a policy; otherwise what it cannot, as half a sentence that names the key and what it has instead.
+/// Whether an Envoy can follow a policy; otherwise what it does not know: the key, and what it has instead.
 ///
 /// # Errors
-/// That half sentence.
+/// These words.
 pub fn check(policy: &Policy) -> Result<(), String> {
     let known = || WORDS.map(|(code, _)| code::name(code)).join(", ");
     match &policy.retry_on {
@@ -67,17 +67,17 @@ pub fn check(policy: &Policy) -> Result<(), String> {
         let is_whole = |time: Duration| time.subsec_nanos().is_multiple_of(1_000_000) && time >= SHORTEST;
         if jitter != Jitter::Full || (multiplier - 2.0).abs() > f64::EPSILON {
             return Err(
-                "this backoff (its own doubles and has full jitter: multiplier = 2.0, jitter = \"full\")".to_owned(),
+                "such backoff (its own doubles and has full jitter: multiplier = 2.0, jitter = \"full\")".to_owned(),
             );
         }
         if !is_whole(initial) || !is_whole(max) || max < initial {
-            return Err("this backoff (whole milliseconds from 1ms on, and max at least initial)".to_owned());
+            return Err("such backoff (whole milliseconds from 1ms on, and max at least initial)".to_owned());
         }
     }
     let unknown = [
         (
             policy.attempt_timeout.is_some(),
-            "attempt_timeout (an attempt that is too slow for it is UNAVAILABLE, not DEADLINE_EXCEEDED)",
+            "attempt_timeout of this kind (an attempt that is too slow for it is UNAVAILABLE, not DEADLINE_EXCEEDED)",
         ),
         (
             policy.commit != Commit::Headers,
@@ -86,7 +86,7 @@ pub fn check(policy: &Policy) -> Result<(), String> {
         (policy.throttle.is_some(), "throttle (it has a budget in_flight)"),
         (
             matches!(policy.budget, Some(Budget::Window { .. })),
-            "a budget of kind window (it has in_flight)",
+            "budget of kind window (it has in_flight)",
         ),
         (policy.hedge.is_some(), "hedge"),
         (policy.only_first_tries, "only_first_tries"),

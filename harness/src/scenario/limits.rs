@@ -13,19 +13,25 @@ pub const DEFAULT_MAX_CALLS: u64 = 2_000_000;
 pub const MAX_RUNNABLE: usize = 4;
 
 impl Scenario {
-    /// Refuses what can be predicted and not be run: policies that an Envoy does not know, and requests that never end.
+    /// Refuses what can be predicted and not be run: requests that never end, and what no prediction is about either.
     pub fn check_runnable(&self) -> Result<(), ScenarioError> {
+        self.check_envoys()?;
+        self.check_ends()
+    }
+
+    /// Refuses policies that an Envoy does not know.
+    pub fn check_envoys(&self) -> Result<(), ScenarioError> {
         if self.chain.has_envoys() {
             for (name, caller) in self.chain.callers().filter(|(_, caller)| caller.has_proxy()) {
                 envoy::check(&caller.proxy).map_err(|cannot| {
                     ScenarioError::NotRunnable(format!(
-                        "{} is an Envoy: {cannot}; or let our own proxy do it: --sidecar builtin",
+                        "{} is an Envoy, and an Envoy knows no {cannot}; or let our own proxy do it: --sidecar builtin",
                         proxy_name(name)
                     ))
                 })?;
             }
         }
-        self.check_ends()
+        Ok(())
     }
 
     /// Refuses what can be run and not be kept up, to be attached to: more than [`MAX_RUNNABLE`] services, and whatever stands
@@ -263,7 +269,9 @@ mod tests {
                 };
                 let scenario = Scenario::load(Some("web x3*2 > db down"), &overrides).unwrap();
                 let due = envoy::check(&scenario.chain.services[0].caller.proxy).map_err(|cannot| {
-                    format!("web-proxy is an Envoy: {cannot}; or let our own proxy do it: --sidecar builtin")
+                    format!(
+                        "web-proxy is an Envoy, and an Envoy knows no {cannot}; or let our own proxy do it: --sidecar builtin"
+                    )
                 });
                 let checked = scenario.check_runnable().map_err(|error| error.to_string());
                 assert_eq!(checked, due, "{set}");

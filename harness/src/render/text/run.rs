@@ -106,10 +106,15 @@ fn as_predicted(report: &Report, bottom: &Service) -> String {
             number::of(received, "call")
         );
     }
-    format!(
-        "{} arrived at {name} for {requests}, as predicted.",
-        number::of(received, "call")
-    )
+    let calls = number::of(received, "call");
+    let (least, most) = (bottom.predicted.min, bottom.predicted.max);
+    if least == most {
+        format!("{calls} arrived at {name} for {requests}, as predicted.")
+    } else {
+        // A wide interval is no exact hit, and must not read like one.
+        let (least, most) = (number::count(least), number::count(most));
+        format!("{calls} arrived at {name} for {requests}, within the predicted {least} to {most}.")
+    }
 }
 
 fn not_as_predicted(report: &Report, bottom: &Service) -> String {

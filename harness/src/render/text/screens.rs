@@ -395,7 +395,8 @@ fn envoys_say_what_they_refused_and_their_missing_spans_are_no_gap() {
     assert_eq!(
         screen_of(&report),
         "\
-632 calls arrived at inventory for 400 requests, as predicted.
+632 calls arrived at inventory for 400 requests, within the predicted 400 to
+10,800.
 
 frontend         ################################                     400
 frontend-proxy   ################################                     400
