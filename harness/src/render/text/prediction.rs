@@ -37,7 +37,7 @@ pub fn prediction(prediction: &Prediction, program: &str, style: Style) -> Strin
     }
     screen.gap();
     screen.lines(chain(prediction));
-    screen.lines(proxies(&prediction.tries_per_call));
+    screen.lines(proxies(&prediction.tries_per_call, !is_exact(prediction)));
     screen.lines(chances(prediction));
     screen.gap();
     changes(&mut screen, prediction);
@@ -328,8 +328,16 @@ pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
     lines
 }
 
+/// Whether the count at the bottom is one number.
+fn is_exact(prediction: &Prediction) -> bool {
+    let bottom = prediction.services.last();
+    bottom.is_none_or(|row| row.predicted.kind == PredictionKind::Exact)
+}
+
 /// How a caller and its proxy multiply.
-fn proxies(tries: &[Tries]) -> Vec<String> {
+fn proxies(tries: &[Tries], may_stop: bool) -> Vec<String> {
+    // Who is answered, or kept from it, tries less.
+    let often = if may_stop { "up to " } else { "" };
     let through: Vec<&Tries> = tries.iter().filter(|tries| tries.proxy > 1).collect();
     let Some(first) = through.first() else {
         return Vec::new();
@@ -340,7 +348,7 @@ fn proxies(tries: &[Tries]) -> Vec<String> {
     let callers = tries.iter().filter(|tries| tries.tries > 1).count();
     if alike && callers == through.len() {
         let text = format!(
-            "Each call is tried {} times: {} in the code, each through {} in the proxy.",
+            "Each call is tried {often}{} times: {} in the code, each through {} in the proxy.",
             number::whole(first.tries),
             first.code,
             first.proxy
@@ -360,7 +368,7 @@ fn proxies(tries: &[Tries]) -> Vec<String> {
     }
     let each = through.iter().map(|tries| {
         let text = format!(
-            "A call of {} is tried {} times: {} in the code, each through {} in the proxy.",
+            "A call of {} is tried {often}{} times: {} in the code, each through {} in the proxy.",
             shown(&tries.caller),
             number::whole(tries.tries),
             tries.code,
@@ -396,12 +404,11 @@ fn changes(screen: &mut Screen, prediction: &Prediction) {
         return;
     }
     // Where chance or order decides, what a change leaves is the worst case, and the headline's figure is not.
-    let worst = prediction
-        .services
-        .last()
-        .is_some_and(|row| row.predicted.kind != PredictionKind::Exact);
+    let worst = !is_exact(prediction);
+    // What a change leaves is told of one request, and the headline of all of them.
+    let of_one = if requests(prediction) > 1 { " for 1" } else { "" };
     let at = format!(
-        "at {}{}",
+        "at {}{of_one}{}",
         words::name(&prediction.bottom.service, 17),
         if worst { ", at most" } else { "" }
     );
