@@ -17,7 +17,7 @@ use futures_util::{
     FutureExt as _,
     future::{BoxFuture, Shared},
 };
-use http_body::{Body as _, Frame};
+use http_body::Frame;
 use hyper::{
     body::Incoming,
     client::conn::http2::{Builder, SendRequest},
