@@ -76,10 +76,6 @@ pub fn check(policy: &Policy) -> Result<(), String> {
     }
     let unknown = [
         (
-            policy.attempt_timeout.is_some(),
-            "attempt_timeout of this kind (an attempt that is too slow for it is UNAVAILABLE, not DEADLINE_EXCEEDED)",
-        ),
-        (
             policy.commit != Commit::Headers,
             "commit = message (an answer commits with its headers)",
         ),
@@ -164,7 +160,6 @@ mod tests {
                 "at least",
                 with(|policy| policy.backoff = Some(backoff(9_000, 5_000, Jitter::Full))),
             ),
-            ("attempt_timeout", with(|policy| policy.attempt_timeout = Some(second))),
             ("commit", with(|policy| policy.commit = Commit::Message)),
             ("window", with(|policy| policy.budget = Some(Budget::WINDOW))),
             ("hedge", with(|policy| policy.hedge = Some(second))),

@@ -16,6 +16,7 @@ use chassis::{
     config::Layer,
     counts::{Counts, Outcome, Refusal},
     fault::Fault,
+    policy::MAX_ATTEMPTS,
 };
 use model::verdict::{Disturbance, Late, Observation, Observed, ObservedLink};
 use proto::lab::v1 as lab;
@@ -326,7 +327,8 @@ impl Evidence {
         let mut envoy_attempts = BTreeMap::new();
         for record in records {
             *by_path.entry((record.request, &record.path)).or_default() += 1;
-            if record.envoy_attempt > 0 {
+            // Anybody can write that header; nobody tries so often.
+            if (1..=MAX_ATTEMPTS).contains(&record.envoy_attempt) {
                 *envoy_attempts.entry(record.envoy_attempt).or_default() += 1;
             }
         }

@@ -5,7 +5,7 @@ use crate::{
     attach::{Attach, Named},
     envoy::{self, Envoy, EnvoyError},
     lab::Lab,
-    scenario::Program,
+    scenario::Start,
     standing::Standing,
     witness::Witness,
 };
@@ -67,15 +67,6 @@ struct Own {
     exited: Option<ExitStatus>,
 }
 
-/// What is to be started.
-#[derive(Debug, Clone)]
-pub struct Start {
-    /// What runs.
-    pub program: Program,
-    /// Its configuration, without addresses.
-    pub config: Config,
-}
-
 /// Why the services could not be started.
 #[derive(Debug, Error)]
 pub enum FleetError {
@@ -134,6 +125,9 @@ impl Fleet {
     /// Starts the services, given from the top to the bottom, with `program service NAME`.
     /// The control ports want `token` where there is one.
     pub async fn spawn(program: &Path, starts: Vec<Start>, token: Option<&str>) -> Result<Self, FleetError> {
+        // Looked for before anything is started.
+        let has_envoys = starts.iter().any(|start| start.config.layer == Layer::Envoy);
+        let envoy = has_envoys.then(envoy::find).transpose()?;
         let mut members: Vec<Member> = Vec::with_capacity(starts.len());
         for mut start in starts.into_iter().rev() {
             // Who calls through a layer that nobody declared believes to call the one behind it.
@@ -144,7 +138,12 @@ impl Fleet {
                     address: below.address.clone(),
                 });
             }
-            members.push(Member::spawn(program, &start, token).await?);
+            members.push(match &envoy {
+                Some(envoy) if start.config.layer == Layer::Envoy => {
+                    Member::spawn_envoy(program, envoy, &start.config).await?
+                }
+                _ => Member::spawn(program, &start, token).await?,
+            });
         }
         members.reverse();
         Ok(Self { members })
@@ -203,9 +202,6 @@ impl Fleet {
 
 impl Member {
     async fn spawn(program: &Path, start: &Start, token: Option<&str>) -> Result<Self, FleetError> {
-        if start.program == Program::Envoy {
-            return Self::spawn_envoy(program, &start.config).await;
-        }
         let service = start.config.service.clone();
         let mut command = Command::new(program);
         command.args(["service", start.program.name(), UNTIL_STDIN_CLOSES]);
@@ -266,9 +262,9 @@ impl Member {
         })
     }
 
-    async fn spawn_envoy(program: &Path, config: &Config) -> Result<Self, FleetError> {
-        let (envoy, child) = Envoy::spawn(program, envoy::find()?, config).await?;
-        let pid = child.id().unwrap_or(0);
+    async fn spawn_envoy(this: &Path, program: &Path, config: &Config) -> Result<Self, FleetError> {
+        let (envoy, child) = Envoy::spawn(this, program, config).await?;
+        let pid = child.id().unwrap_or_default();
         Ok(Self {
             name: config.service.clone(),
             address: envoy.address.clone(),

@@ -4,6 +4,7 @@
 use crate::{
     chain_line::CLIENT,
     collector::Collector,
+    envoy::Statistics,
     evidence::{self, Evidence, Reading},
     fleet::Fleet,
     load::{self, Loaded},
@@ -46,6 +47,8 @@ const SPANS: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub struct Observer {
     totals: Vec<Option<lab::Totals>>,
+    /// What Envoys counted by their own names, by proxy.
+    statistics: BTreeMap<String, Statistics>,
     disturbances: Vec<Disturbance>,
     troubled: Vec<String>,
     /// From the first request to the last answer, microseconds of the machine's monotonic clock.
@@ -210,7 +213,9 @@ impl Observer {
                     });
                 }
                 Some(Err(_)) => silent.push(service()),
-                Some(Ok(mut now)) => {
+                Some(Ok((mut now, statistics))) => {
+                    self.statistics
+                        .extend(statistics.map(|statistics| (service(), statistics)));
                     // A busy machine is nothing that is counted.
                     stalls.push((witness.name(), std::mem::take(&mut now.stalls)));
                     if let Some((from, to)) = before.as_ref().and_then(|before| went_back(before, &now)) {
@@ -290,14 +295,14 @@ impl Observer {
     /// Everything read of the services, the single arrivals included.
     pub async fn readings(&mut self, witnesses: &[Witness], described: &[Config]) -> Vec<Reading> {
         let records = self.ask(witnesses, Witness::records).await;
-        let statistics = self.ask(witnesses, Witness::statistics).await;
         let totals = std::mem::take(&mut self.totals);
-        let services = witnesses.iter().zip(totals).zip(records).zip(statistics).zip(described);
-        let readings = services.map(|((((witness, totals), records), statistics), config)| Reading {
+        let mut statistics = std::mem::take(&mut self.statistics);
+        let services = witnesses.iter().zip(totals).zip(records).zip(described);
+        let readings = services.map(|(((witness, totals), records), config)| Reading {
             name: witness.name().to_owned(),
             fault: config.fault,
             layer: config.layer,
-            envoy: statistics.flatten(),
+            envoy: statistics.remove(witness.name()).map(|statistics| statistics.shown()),
             totals,
             records: records.and_then(Result::ok),
         });

@@ -328,7 +328,13 @@ impl Plan {
             .map_err(|error| RunError::Refused(error.to_string()))?;
         let mut services = scenario.configs();
         let mut client = services.remove(0);
-        let topology = plan::topology(&client, &services, &scenario.load);
+        // What nobody declared is in no prediction, and costs as much as if it were.
+        let whole: Vec<_> = scenario
+            .starts(services.clone())
+            .into_iter()
+            .map(|start| start.config)
+            .collect();
+        let topology = plan::topology(&client, &whole, &scenario.load);
         let forecast = model::predict(&topology, model::Draws::Forecast);
         let total = forecast.total_arrivals;
         let exceeds = total > model::Count::from(max_calls);

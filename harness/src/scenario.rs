@@ -23,10 +23,10 @@ mod values;
 
 pub use build::{DEFAULT_ATTEMPTS, DEFAULT_ITEM, DEFAULT_SCENARIO, default_names};
 pub use builtin::{BUILT_IN, BuiltIn};
-pub use configs::{CONTROL_PORTS, MAX_SERVICES_ATTACHED, Program, Role, SERVICE_PORTS};
+pub use configs::{CONTROL_PORTS, MAX_SERVICES_ATTACHED, Program, Role, SERVICE_PORTS, Start};
 pub(crate) use effective::duration;
 pub(crate) use limits::grouped;
-pub use limits::{ARRIVALS_PER_SECOND, DEFAULT_MAX_CALLS, MAX_RUNNABLE, check_deadline, check_max_calls};
+pub use limits::{ARRIVALS_PER_SECOND, DEFAULT_MAX_CALLS, MAX_STANDING, check_deadline, check_max_calls};
 pub use overrides::Overrides;
 pub use repeat::shell_quoted;
 pub(crate) use sidecars::SIDECAR_RIGHT;

@@ -1,11 +1,10 @@
 //! Who is asked what passed: a service on its control port, an Envoy on its admin port. Both answer in the ledger's words.
 
 use crate::{
-    envoy::{Envoy, EnvoyError},
+    envoy::{Envoy, EnvoyError, Statistics},
     lab::{Described, Lab, LabError},
 };
 use proto::lab::v1 as lab;
-use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// One who knows what passed.
@@ -65,13 +64,14 @@ impl Witness {
         }
     }
 
-    /// Exact totals.
-    pub async fn totals(&self) -> Result<lab::Totals, WitnessError> {
+    /// Exact totals; of an Envoy also its own counts that they were made from.
+    pub async fn totals(&self) -> Result<(lab::Totals, Option<Statistics>), WitnessError> {
         match self {
-            Self::Lab(lab) => Ok(lab.totals().await?),
+            Self::Lab(lab) => Ok((lab.totals().await?, None)),
             Self::Envoy(envoy) => {
                 let callee = envoy.config.callee.as_ref().map_or("", |callee| callee.name.as_str());
-                Ok(envoy.statistics().await?.totals(&envoy.config.service, callee))
+                let statistics = envoy.statistics().await?;
+                Ok((statistics.totals(&envoy.config.service, callee), Some(statistics)))
             }
         }
     }
@@ -89,14 +89,6 @@ impl Witness {
         match self {
             Self::Lab(lab) => Ok(lab.records().await?),
             Self::Envoy(_) => Ok(Vec::new()),
-        }
-    }
-
-    /// What an Envoy counted, by its own names.
-    pub async fn statistics(&self) -> Option<BTreeMap<String, u64>> {
-        match self {
-            Self::Lab(_) => None,
-            Self::Envoy(envoy) => envoy.statistics().await.ok().map(|statistics| statistics.shown()),
         }
     }
 }

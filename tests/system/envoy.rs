@@ -8,8 +8,8 @@ use chassis::{
 };
 use harness::{
     envoy::Envoy,
-    fleet::{Fleet, Start},
-    scenario::{Program, Role},
+    fleet::Fleet,
+    scenario::{Program, Role, Start},
 };
 use libtest_mimic::{Failed, Trial};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
@@ -352,7 +352,7 @@ fn undeclared(envoy: &Path) -> Result<(), Failed> {
             }),
             ..Config::named("forgotten")
         };
-        let (between, _child) = Envoy::spawn(&harness(), envoy.to_owned(), &forgotten).await?;
+        let (between, _child) = Envoy::spawn(&harness(), envoy, &forgotten).await?;
         let callee = Callee {
             name: "inventory".to_owned(),
             address: between.address.clone(),

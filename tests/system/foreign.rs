@@ -10,9 +10,9 @@ use chassis::{
     process::{Announcement, UNTIL_STDIN_CLOSES},
 };
 use harness::{
-    fleet::{Fleet, Start},
+    fleet::Fleet,
     lab::Lab,
-    scenario::{Program, Role},
+    scenario::{Program, Role, Start},
 };
 use libtest_mimic::{Failed, Trial};
 use proto::lab::v1::{ReadRequest, Totals, ledger_client::LedgerClient};

@@ -44,7 +44,9 @@ impl Resolver<'_> {
         }
         overrides.set.extend(flags.set.set.iter().cloned());
         if overrides.sidecar == Some(SidecarKind::Envoy) {
-            return Err(CliError::refused("`up` starts no Envoys; `run --sidecar envoy` does"));
+            return Err(CliError::refused(
+                "a chain that stays up has no Envoys: run starts them for itself",
+            ));
         }
         let scenario = runnable(source, &overrides)?;
         scenario.check_stays_up().map_err(CliError::refused)?;

@@ -969,11 +969,11 @@ fn up_refuses_what_it_cannot_keep_running() {
         ),
         (
             &["--sidecar", "envoy"],
-            "error: `up` starts no Envoys; `run --sidecar envoy` does",
+            "error: a chain that stays up has no Envoys: run starts them for itself",
         ),
         (
             &["envoy-defaults"],
-            "error: `up` starts no Envoys; `run --sidecar envoy` does",
+            "error: a chain that stays up has no Envoys: run starts them for itself",
         ),
         (&["web", "x3", "db"], "put the line in quotes"),
         (&["a.json"], "which up does not read"),

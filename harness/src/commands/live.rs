@@ -8,14 +8,14 @@ use super::{
 };
 use crate::{
     cli::{Call, Link, Ports, Status, Subject, Switch, SwitchTo, Up},
-    fleet::{Fleet, Start, Trouble, this_program},
+    fleet::{Fleet, Trouble, this_program},
     output::{self, Target},
     predict::predict,
     render::{json, text},
     report::{self, Changed, SWITCH_SCHEMA},
     run::RunError,
     sanitize::sanitize,
-    scenario::{Change, DEFAULT_ATTEMPTS, DEFAULT_MAX_CALLS, Overrides, shell_quoted, suggest::did_you_mean},
+    scenario::{Change, DEFAULT_ATTEMPTS, DEFAULT_MAX_CALLS, Overrides, Start, shell_quoted, suggest::did_you_mean},
     standing::{self, Settings},
     status,
 };

@@ -19,7 +19,7 @@ pub(super) fn service(name: &str) -> ExitCode {
         Some(Program::Service(Role::Pricing)) => pricing::main(),
         Some(Program::Service(Role::Inventory)) => inventory::main(),
         Some(Program::Sidecar) => sidecar::main(),
-        Some(Program::Envoy) | None => ExitCode::from(USAGE),
+        None => ExitCode::from(USAGE),
     }
 }
 

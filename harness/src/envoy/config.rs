@@ -50,6 +50,11 @@ pub(super) fn config(policy: &Policy, callee: &Callee) -> Value {
     });
     json!({
         "admin": { "address": any_port },
+        // Nor is a connection ended on which many callers left early.
+        "layered_runtime": { "layers": [{
+            "name": "no_limits",
+            "static_layer": { "overload.premature_reset_total_stream_count": NONE },
+        }] },
         "static_resources": {
             "listeners": [{
                 "name": LISTENER,
@@ -88,6 +93,10 @@ fn retry_policy(policy: &Policy) -> Value {
         "num_retries": policy.attempts - 1,
         "retriable_status_codes": statuses,
     });
+    if let Some(limit) = policy.attempt_timeout {
+        // To an Envoy an attempt that is too slow is UNAVAILABLE.
+        written["per_try_timeout"] = json!(seconds(limit));
+    }
     if let Some(backoff) = policy.backoff {
         written["retry_back_off"] = json!({
             "base_interval": seconds(backoff.initial),

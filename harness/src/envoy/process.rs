@@ -8,7 +8,7 @@ use bytes::Bytes;
 use chassis::{address::Address, config::Config};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::rt::TokioIo;
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, getppid};
 use serde::Deserialize;
 use std::{
     ffi::OsString,
@@ -81,7 +81,7 @@ pub enum EnvoyError {
 /// Where the program is: what the environment names, else the first `envoy` on the PATH.
 ///
 /// # Errors
-/// It is not there, or nowhere.
+/// [`EnvoyError::NotThere`] or [`EnvoyError::NotFound`].
 pub fn find() -> Result<PathBuf, EnvoyError> {
     let is_file = |path: &PathBuf| path.is_file();
     if let Some(path) = std::env::var_os(PROGRAM).filter(|path| !path.is_empty()) {
@@ -106,10 +106,9 @@ pub fn run_tied(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCod
     }
     let parent = arguments.next()?;
     let program = arguments.next()?;
-    // Kept by the program that takes this one's place.
-    let tied = set_parent_process_death_signal(Some(Signal::KILL));
+    let tied = tie();
     let is_orphan = Pid::as_raw(getppid()).to_string() != parent.to_string_lossy();
-    if tied.is_err() || is_orphan {
+    if !tied || is_orphan {
         return Some(ExitCode::from(3));
     }
     let error = std::process::Command::new(&program).args(arguments).exec();
@@ -118,6 +117,20 @@ pub fn run_tied(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCod
         anstream::ColorChoice::Never,
     );
     Some(ExitCode::from(3))
+}
+
+/// Has the system end this process, and the program that takes its place, with the thread that started it: the one that
+/// everything of the harness runs on.
+#[cfg(target_os = "linux")]
+fn tie() -> bool {
+    use rustix::process::{Signal, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::KILL)).is_ok()
+}
+
+/// Nothing here knows how: no Envoy is started.
+#[cfg(not(target_os = "linux"))]
+fn tie() -> bool {
+    false
 }
 
 /// A running Envoy.
@@ -156,7 +169,7 @@ struct SocketAddress {
 
 impl Envoy {
     /// Starts `program` in the place of the proxy that `config` describes; `this` is this program.
-    pub async fn spawn(this: &Path, program: PathBuf, config: &Config) -> Result<(Self, Child), EnvoyError> {
+    pub async fn spawn(this: &Path, program: &Path, config: &Config) -> Result<(Self, Child), EnvoyError> {
         let name = config.service.clone();
         let silent = |what: &str| EnvoyError::Silent {
             name: name.clone(),
@@ -165,7 +178,7 @@ impl Envoy {
         let callee = config.callee.as_ref().ok_or_else(|| silent("it has nobody to call"))?;
         let written = self::config(&config.retry, callee).to_string();
         let mut command = Command::new(this);
-        command.arg(SPAWNED).arg(std::process::id().to_string()).arg(&program);
+        command.arg(SPAWNED).arg(std::process::id().to_string()).arg(program);
         command.args(["--concurrency", "1", "--disable-hot-restart", "-l", "error"]);
         command.args(["--admin-address-path", "/dev/stdout", "--config-yaml", &written]);
         command
@@ -174,9 +187,10 @@ impl Envoy {
             .stderr(Stdio::piped());
         // A process group of its own: Ctrl-C at the terminal is for the harness.
         command.process_group(0).kill_on_drop(true);
-        let mut child = command
-            .spawn()
-            .map_err(|source| EnvoyError::Spawn { program, source })?;
+        let mut child = command.spawn().map_err(|source| EnvoyError::Spawn {
+            program: program.to_owned(),
+            source,
+        })?;
         let mut output = child.stdout.take().ok_or_else(|| silent("it has no output"))?;
         let mut errors = child.stderr.take().ok_or_else(|| silent("it has no output"))?;
         let mut said = [0; 64];

@@ -1,10 +1,9 @@
 //! From a scenario to the configuration of each process.
 
-use super::{Caller, MAX_RUNNABLE, Scenario, SidecarKind};
+use super::{Caller, MAX_STANDING, Scenario, SidecarKind};
 use crate::{
     chain_line::{CLIENT, proxy_name},
     envoy,
-    fleet::Start,
 };
 use chassis::{
     config::{Config, Layer},
@@ -30,10 +29,9 @@ pub enum Role {
 pub enum Program {
     /// One of the four services.
     Service(Role),
-    /// Our own forwarder: a proxy, a service in the middle of a long chain, or a layer that nobody declared.
+    /// Our own forwarder: a proxy, a service in the middle of a long chain, or a layer that nobody declared. A real Envoy may
+    /// stand in its place.
     Sidecar,
-    /// A real Envoy.
-    Envoy,
 }
 
 impl Program {
@@ -51,21 +49,29 @@ impl Program {
         match self {
             Self::Service(role) => role.name(),
             Self::Sidecar => "sidecar",
-            Self::Envoy => "envoy",
         }
     }
 }
 
+/// What is to be started.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// What runs; where its configuration is an Envoy's, one in its place.
+    pub program: Program,
+    /// Its configuration, without addresses.
+    pub config: Config,
+}
+
 /// The service ports that `up` takes by default, from frontend's to inventory's.
-pub const SERVICE_PORTS: [u16; MAX_RUNNABLE] = [50051, 50052, 50053, 50054];
+pub const SERVICE_PORTS: [u16; MAX_STANDING] = [50051, 50052, 50053, 50054];
 /// The control ports that `up` takes by default.
-pub const CONTROL_PORTS: [u16; MAX_RUNNABLE] = [50061, 50062, 50063, 50064];
+pub const CONTROL_PORTS: [u16; MAX_STANDING] = [50061, 50062, 50063, 50064];
 /// Most services that can be attached to.
-pub const MAX_SERVICES_ATTACHED: usize = MAX_RUNNABLE;
+pub const MAX_SERVICES_ATTACHED: usize = MAX_STANDING;
 
 impl Role {
     /// All of them, from the top.
-    pub const ALL: [Self; MAX_RUNNABLE] = [Self::Frontend, Self::Checkout, Self::Pricing, Self::Inventory];
+    pub const ALL: [Self; MAX_STANDING] = [Self::Frontend, Self::Checkout, Self::Pricing, Self::Inventory];
 
     /// The name of its crate, its binary and its container.
     pub fn name(self) -> &'static str {
@@ -175,10 +181,7 @@ impl Scenario {
                 && let Some(config) = configs.next()
             {
                 starts.push(Start {
-                    program: match config.layer {
-                        Layer::Envoy => Program::Envoy,
-                        _ => Program::Sidecar,
-                    },
+                    program: Program::Sidecar,
                     config,
                 });
             }

@@ -10,7 +10,7 @@ pub const ARRIVALS_PER_SECOND: u128 = 1_000;
 /// Arrivals at all services together that a run may plan unless told otherwise.
 pub const DEFAULT_MAX_CALLS: u64 = 2_000_000;
 /// Most services of a chain that stays up: each has its own process and its own ports, and nothing stands between them.
-pub const MAX_RUNNABLE: usize = 4;
+pub const MAX_STANDING: usize = 4;
 
 impl Scenario {
     /// Refuses what can be predicted and not be run: requests that never end, and what no prediction is about either.
@@ -34,19 +34,19 @@ impl Scenario {
         Ok(())
     }
 
-    /// Refuses what can be run and not be kept up, to be attached to: more than [`MAX_RUNNABLE`] services, and whatever stands
+    /// Refuses what can be run and not be kept up, to be attached to: more than [`MAX_STANDING`] services, and whatever stands
     /// between two of them.
     pub fn check_stays_up(&self) -> Result<(), ScenarioError> {
         let refused = |message| Err(ScenarioError::NotRunnable(message));
         let services = self.chain.services.len();
-        if services > MAX_RUNNABLE {
+        if services > MAX_STANDING {
             return refused(format!(
-                "a chain that stays up has 2 to {MAX_RUNNABLE} services, and this one has {services}: run starts it for \
+                "a chain that stays up has 2 to {MAX_STANDING} services, and this one has {services}: run starts it for \
                  itself"
             ));
         }
         if self.chain.has_envoys() {
-            return refused("`up` starts no Envoys; `run --sidecar envoy` does".to_owned());
+            return refused("a chain that stays up has no Envoys: run starts them for itself".to_owned());
         }
         for (name, caller) in self.chain.callers() {
             let (attempts, proxy) = (caller.retry.attempts, caller.proxy.attempts);

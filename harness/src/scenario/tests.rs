@@ -1447,7 +1447,7 @@ fn long_chains_and_proxies_are_run_and_not_kept_up() {
     assert!(
         stays_up("envoy-defaults")
             .unwrap_err()
-            .contains("`run --sidecar envoy` does")
+            .contains("has no Envoys: run starts them")
     );
     assert_eq!(stays_up("per-hop"), Ok(()));
 }

@@ -224,11 +224,12 @@ pub const SWITCHABLE: [&str; 18] = [
 ];
 
 /// Names of ours that are no setting: the secret is never reported, and the others are the harness's.
-const OTHERS: [&str; 4] = [
+const OTHERS: [&str; 5] = [
     CONTROL_TOKEN,
     CONTROL_TOKEN_FILE,
     "RETRYSCOPE_ATTACH",
     "RETRYSCOPE_TRACE_URL",
+    "RETRYSCOPE_ENVOY",
 ];
 /// The secret of the control port.
 pub const CONTROL_TOKEN: &str = "RETRYSCOPE_CONTROL_TOKEN";

@@ -576,7 +576,7 @@ impl Drop for Arrival {
             attempt: self.attempt,
             outcome,
         };
-        *totals.arrivals.entry(key).or_default() += 1;
+        totals.ended(key, 1);
         if let Some(place) = self.place {
             ledger.records.end(place, end_us.saturating_sub(self.start_us), outcome);
         }
@@ -727,6 +727,22 @@ mod tests {
         assert_eq!(totals.arrivals.values().sum::<u64>(), totals.received);
         assert_eq!((totals.arrivals.len(), of("m0")), (MAX_METHODS, Some(2)));
         assert_eq!(of(OTHER), Some(MAX_METHODS as u64 + 2));
+    }
+
+    #[test]
+    fn methods_and_attempts_together_fill_so_many_rows_and_no_arrival_is_lost() {
+        let counts = Counts::new(0);
+        let (methods, attempts) = (150, 80);
+        for method in 0..methods {
+            for attempt in 1..=attempts {
+                let arrived = counts.arrive(&format!("m{method}"), &context(1, attempt));
+                arrived.end(Outcome::Expired, false);
+            }
+        }
+        let totals = counts.totals();
+        assert_eq!(totals.arrivals.values().sum::<u64>(), u64::from(methods * attempts));
+        // The last one is for all that found no room.
+        assert_eq!(totals.arrivals.len(), 10_001);
     }
 
     #[test]

@@ -38,8 +38,11 @@ fn witnesses(link: &Link) -> impl Iterator<Item = &Times> {
     repeats.flat_map(|repeats| repeats.by_path.iter().chain(&repeats.by_parent))
 }
 
-/// What the layer makes of every attempt; `None` where it is not the same of all.
-fn multiplier(link: &Link) -> Option<u64> {
+/// What the layer makes of every attempt; `None` where it is not the same of all, or not all has come to its end.
+fn multiplier(report: &Report, link: &Link) -> Option<u64> {
+    if report.operations.unfinished > 0 {
+        return None;
+    }
     let (received, sent) = (link.received?, link.sent.filter(|sent| *sent > 0)?);
     let even = received.is_multiple_of(sent) && witnesses(link).all(|times| times.least == times.most);
     even.then_some(received / sent)
@@ -49,7 +52,7 @@ fn multiplier(link: &Link) -> Option<u64> {
 pub(super) fn mark(report: &Report, link: &Link) -> Option<String> {
     links(report)
         .any(|hidden| std::ptr::eq(hidden, link))
-        .then(|| multiplier(link).map_or_else(|| "?".to_owned(), |times| format!("?x{}", number::whole(times))))
+        .then(|| multiplier(report, link).map_or_else(|| "?".to_owned(), |times| format!("?x{}", number::whole(times))))
 }
 
 /// What a link that parts prediction and count does, in a sentence.
@@ -60,7 +63,7 @@ pub(super) fn what_it_does(report: &Report, link: &Link) -> String {
     let whole = witnesses(link).find(|times| Some(times.different) == link.sent);
     // What stops as soon as a call works may have had more attempts left.
     let makes = if report.operations.ok > 0 { "made" } else { "makes" };
-    let calls = match (multiplier(link), whole) {
+    let calls = match (multiplier(report, link), whole) {
         (Some(times), _) if hidden => Some(number::whole(times)),
         (None, Some(times)) if hidden => Some(format!("up to {}", number::whole(times.most))),
         _ => None,
@@ -196,7 +199,7 @@ fn is_all(report: &Report) -> bool {
     let mut times = 1_u128;
     report.links.iter().all(|link| {
         if links(report).any(|hidden| std::ptr::eq(hidden, link)) {
-            match multiplier(link) {
+            match multiplier(report, link) {
                 Some(more) => times = times.saturating_mul(more.into()),
                 None => return false,
             }
@@ -266,7 +269,8 @@ pub(super) fn declared(report: &Report, program: &str) -> Vec<String> {
             &link.from
         };
         let there = attempts.iter().find(|(name, _)| *name == link.from && name != caller);
-        let together = multiplier(link).and_then(|times| times.checked_mul(there.map_or(1, |(_, there)| *there)));
+        let together =
+            multiplier(report, link).and_then(|times| times.checked_mul(there.map_or(1, |(_, there)| *there)));
         if let Some(together) = together.filter(|together| *together <= MAX_ATTEMPTS.into()) {
             typed = command::without(&typed, &PROXY_FLAGS, &format!("{caller}="));
             flags.push_str(" --sidecar-attempts-at ");

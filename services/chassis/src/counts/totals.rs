@@ -1,7 +1,10 @@
 //! What is counted together, and how such counts are put together.
 
-use super::{LinkCounts, Outcome};
+use super::{LinkCounts, MAX_ATTEMPT, OTHER, Outcome};
 use std::{collections::BTreeMap, ops::AddAssign, sync::Arc};
+
+/// Most rows of arrivals: a stranger who varies what they are told apart by fills the last ones, not the memory.
+const MAX_ROWS: usize = 10_000;
 
 /// Which arrivals are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,6 +56,23 @@ impl Spans {
     }
 }
 
+impl Totals {
+    /// Counts arrivals that have ended.
+    pub fn ended(&mut self, key: ArrivalKey, count: u64) {
+        let is_room = self.arrivals.len() < MAX_ROWS || self.arrivals.contains_key(&key);
+        let key = if is_room {
+            key
+        } else {
+            ArrivalKey {
+                method: OTHER.into(),
+                attempt: MAX_ATTEMPT,
+                outcome: key.outcome,
+            }
+        };
+        *self.arrivals.entry(key).or_default() += count;
+    }
+}
+
 impl AddAssign<&Totals> for Totals {
     fn add_assign(&mut self, other: &Self) {
         self.received += other.received;
@@ -61,7 +81,7 @@ impl AddAssign<&Totals> for Totals {
         self.work_done += other.work_done;
         self.foreign += other.foreign;
         for (key, count) in &other.arrivals {
-            *self.arrivals.entry(key.clone()).or_default() += count;
+            self.ended(key.clone(), *count);
         }
         for (callee, link) in &other.links {
             *self.links.entry(callee.clone()).or_default() += link;
