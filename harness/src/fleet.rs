@@ -3,6 +3,7 @@
 
 use crate::{
     attach::{Attach, Named},
+    child::Child,
     envoy::{self, Envoy, EnvoyError},
     lab::Lab,
     scenario::Start,
@@ -22,7 +23,7 @@ use std::{
 use thiserror::Error;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, ChildStdin, ChildStdout, Command},
+    process::{ChildStdin, ChildStdout, Command},
     time::timeout,
 };
 
@@ -222,7 +223,7 @@ impl Member {
             program: program.to_owned(),
             source,
         };
-        let mut child = command.spawn().map_err(failed)?;
+        let mut child = Child(command.spawn().map_err(failed)?);
         let silent = |what: &str| FleetError::Silent {
             service: service.clone(),
             what: what.to_owned(),
@@ -326,12 +327,8 @@ impl Own {
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
-        // Only a child that was not reaped still owns its number.
-        if self.exited.is_none()
-            && let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok())
-            && let Some(pid) = rustix::process::Pid::from_raw(pid)
-        {
-            let _ = rustix::process::kill_process(pid, signal);
+        if self.exited.is_none() {
+            self.child.signal(signal);
         }
     }
 
@@ -344,7 +341,8 @@ impl Own {
             Ok(Err(error)) => format!("cannot be waited for ({error})"),
             Err(_) => {
                 // SIGKILL ends a stopped process too.
-                let _ = self.child.kill().await;
+                self.child.signal(rustix::process::Signal::KILL);
+                let _ = self.child.wait().await;
                 format!("killed: it did not leave within {} s", STOP.as_secs())
             }
         }

@@ -25,6 +25,7 @@
 
 pub mod attach;
 pub mod chain_line;
+pub mod child;
 pub mod cli;
 pub mod collector;
 pub mod commands;

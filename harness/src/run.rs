@@ -110,6 +110,9 @@ pub enum RunError {
     /// Nor does what stands between.
     #[error(transparent)]
     Witness(#[from] WitnessError),
+    /// Somebody ended the run before it began.
+    #[error("interrupted before the first request; nothing was measured")]
+    Interrupted,
     /// The services that run already cannot be switched.
     #[error(transparent)]
     Standing(#[from] StandingError),
@@ -249,7 +252,15 @@ async fn measure(
     let mut phases = Phases::begin(SystemTime::now());
 
     let mut up = match &attached {
-        None => Up::start(scenario, plan, &mut options).await?,
+        None => {
+            let mut interrupted = options.interrupt.clone();
+            tokio::select! {
+                biased;
+                // What has been started ends with the future that holds it.
+                Ok(_) = interrupted.wait_for(|interrupted| *interrupted) => return Err(RunError::Interrupted),
+                up = Up::start(scenario, plan, &mut options) => up?,
+            }
+        }
         Some((standing, generation, _)) => {
             let requests = scenario.load.requests;
             Up::attach(plan, &mut options, (standing, *generation), requests).await?

@@ -4,11 +4,12 @@ use super::{
     config::{LISTENER, config},
     statistics::{Statistics, question},
 };
+use crate::{child::Child, sanitize::sanitize};
 use bytes::Bytes;
 use chassis::{address::Address, config::Config};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::rt::TokioIo;
-use rustix::process::{Pid, getppid};
+use rustix::process::{Pid, Signal, getppid};
 use serde::Deserialize;
 use std::{
     ffi::OsString,
@@ -20,12 +21,7 @@ use std::{
     time::Duration,
 };
 use thiserror::Error;
-use tokio::{
-    io::AsyncReadExt as _,
-    net::TcpStream,
-    process::{Child, Command},
-    time::timeout,
-};
+use tokio::{io::AsyncReadExt as _, net::TcpStream, process::Command, time::timeout};
 
 /// Where the program is, if it is not on the PATH.
 const PROGRAM: &str = "RETRYSCOPE_ENVOY";
@@ -36,7 +32,9 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Most bytes of an answer.
 const MOST: usize = 4 * 1024 * 1024;
 /// Most bytes of what it says when it cannot start.
-const MOST_SAID: usize = 2_000;
+const MOST_SAID: u64 = 2_000;
+/// Longest wait for them, once it was told to end.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Why there is no Envoy.
 #[derive(Debug, Error)]
@@ -123,7 +121,7 @@ pub fn run_tied(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCod
 /// everything of the harness runs on.
 #[cfg(target_os = "linux")]
 fn tie() -> bool {
-    use rustix::process::{Signal, set_parent_process_death_signal};
+    use rustix::process::set_parent_process_death_signal;
     set_parent_process_death_signal(Some(Signal::KILL)).is_ok()
 }
 
@@ -187,67 +185,89 @@ impl Envoy {
             .stderr(Stdio::piped());
         // A process group of its own: Ctrl-C at the terminal is for the harness.
         command.process_group(0).kill_on_drop(true);
-        let mut child = command.spawn().map_err(|source| EnvoyError::Spawn {
+        let spawned = command.spawn().map_err(|source| EnvoyError::Spawn {
             program: program.to_owned(),
             source,
-        })?;
-        let mut output = child.stdout.take().ok_or_else(|| silent("it has no output"))?;
-        let mut errors = child.stderr.take().ok_or_else(|| silent("it has no output"))?;
-        let mut said = [0; 64];
-        let read = timeout(ANSWER, output.read(&mut said))
-            .await
-            .unwrap_or(Ok(0))
-            .unwrap_or(0);
-        let admin = String::from_utf8_lossy(&said[..read]).trim().parse();
-        let Ok(admin) = admin else {
-            let _ = child.start_kill();
-            let mut said = String::new();
-            let _ = timeout(ANSWER, errors.read_to_string(&mut said)).await;
-            let said: String = said.trim().chars().take(MOST_SAID).collect();
-            return Err(silent(if said.is_empty() { "it said nothing" } else { &said }));
+        });
+        let mut child = Child(spawned?);
+        let said = announced(&mut child).await;
+        let envoy = match said {
+            Ok(admin) => Self::at(config, admin).await,
+            Err(what) => Err(silent(&what)),
         };
-        // Read to the end, so that it never waits for a reader.
-        tokio::spawn(async move { tokio::io::copy(&mut errors, &mut tokio::io::sink()).await });
-        let mut envoy = Self {
+        Ok((envoy?, child))
+    }
+
+    /// One that is asked there.
+    async fn at(config: &Config, admin: SocketAddr) -> Result<Self, EnvoyError> {
+        let name = &config.service;
+        let silent = |what: String| EnvoyError::Silent {
+            name: name.clone(),
+            what,
+        };
+        let listeners = ask(name, admin, "/listeners?format=json").await?;
+        let listeners: Listeners = serde_json::from_str(&listeners).map_err(|error| silent(error.to_string()))?;
+        let mut listeners = listeners.listener_statuses.into_iter();
+        let listener = listeners.find(|found| found.name == LISTENER);
+        let listener = listener.ok_or_else(|| silent("it listens nowhere".to_owned()))?;
+        let SocketAddress { address, port_value } = listener.local_address.socket_address;
+        Ok(Self {
             config: config.clone(),
-            address: Address::from(admin),
+            address: Address {
+                host: address,
+                port: port_value,
+            },
             admin,
-        };
-        let listeners = envoy.ask("/listeners?format=json").await?;
-        let listeners: Listeners = serde_json::from_str(&listeners).map_err(|error| silent(&error.to_string()))?;
-        let listener = listeners
-            .listener_statuses
-            .into_iter()
-            .find(|found| found.name == LISTENER);
-        let bound = listener
-            .ok_or_else(|| silent("it listens nowhere"))?
-            .local_address
-            .socket_address;
-        envoy.address = Address {
-            host: bound.address,
-            port: bound.port_value,
-        };
-        Ok((envoy, child))
+        })
     }
 
     /// Its counts.
     pub async fn statistics(&self) -> Result<Statistics, EnvoyError> {
-        let text = self.ask(&question()).await?;
-        Statistics::read(&text).map_err(|error| self.unreachable(&error))
+        let text = ask(&self.config.service, self.admin, &question()).await?;
+        Statistics::read(&text).map_err(|error| unreachable(&self.config.service, self.admin, &error))
     }
+}
 
-    async fn ask(&self, path: &str) -> Result<String, EnvoyError> {
-        let answer = timeout(ANSWER, get(self.admin, path)).await;
-        let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs()).into()));
-        answer.map_err(|error| self.unreachable(&error))
+/// Where a child that was just started says that it is asked; otherwise what it said or did instead.
+async fn announced(child: &mut Child) -> Result<SocketAddr, String> {
+    let (Some(mut output), Some(mut errors)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err("it has no output".to_owned());
+    };
+    let mut said = [0; 64];
+    let read = timeout(ANSWER, output.read(&mut said)).await;
+    let said = match &read {
+        Ok(Ok(read)) => String::from_utf8_lossy(&said[..*read]).trim().to_owned(),
+        _ => String::new(),
+    };
+    if let Ok(admin) = said.parse() {
+        // Read to the end, so that it never waits for a reader.
+        tokio::spawn(async move { tokio::io::copy(&mut errors, &mut tokio::io::sink()).await });
+        return Ok(admin);
     }
+    child.signal(Signal::KILL);
+    let mut complaint = Vec::new();
+    let _ = timeout(LAST_WORDS, errors.take(MOST_SAID).read_to_end(&mut complaint)).await;
+    let complaint = sanitize(String::from_utf8_lossy(&complaint).trim());
+    Err(match (read, said.as_str(), complaint.as_str()) {
+        (Err(_), "", "") => format!("it said nothing for {} s", ANSWER.as_secs()),
+        (_, "", "") => "it ended without a word".to_owned(),
+        (_, said, "") => format!("it said `{}` instead of an address", sanitize(said)),
+        (.., complaint) => complaint.to_owned(),
+    })
+}
 
-    fn unreachable(&self, error: &dyn std::fmt::Display) -> EnvoyError {
-        EnvoyError::Unreachable {
-            name: self.config.service.clone(),
-            address: self.admin,
-            what: error.to_string(),
-        }
+/// Asks the admin port of the one with this name.
+async fn ask(name: &str, admin: SocketAddr, path: &str) -> Result<String, EnvoyError> {
+    let answer = timeout(ANSWER, get(admin, path)).await;
+    let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs()).into()));
+    answer.map_err(|error| unreachable(name, admin, &error))
+}
+
+fn unreachable(name: &str, admin: SocketAddr, error: &dyn std::fmt::Display) -> EnvoyError {
+    EnvoyError::Unreachable {
+        name: name.to_owned(),
+        address: admin,
+        what: error.to_string(),
     }
 }
 

@@ -124,6 +124,16 @@ fn not_as_predicted(report: &Report, bottom: &Service) -> String {
     services.sort_by_key(|row| row.kind == ServiceKind::Sidecar);
     if let Some(row) = services.into_iter().find(differs) {
         let received = row.received.unwrap_or(0);
+        let is_too_few = Count::Of(received.into()) < row.predicted.min;
+        if let Some(link) = hidden::links(report).find(|link| link.to == row.service)
+            && is_too_few
+        {
+            // The run is not whole, or its draws were others: what was multiplied is the news.
+            let sent = number::whole(link.sent.unwrap_or(0));
+            let calls = number::of(received, "call");
+            let (from, to) = (shown(&link.from), shown(&row.service));
+            return format!("{calls} arrived at {to}, and {from} sent only {sent}.");
+        }
         return format!(
             "{} arrived at {}. {}",
             number::of(received, "call"),
