@@ -1,13 +1,18 @@
 //! What a request costs on its way through our sidecar, beside a real Envoy: CPU time of the proxy for one hop to inventory,
-//! 64 requests in flight, no retries. Ours counts every request and makes its three spans, which go to a collector; the Envoy
-//! does neither. Windows of both take turns, so that whatever else the machine does meets both.
+//! 64 requests in flight, no retries. Ours counts every request and makes its two spans, which go to a collector; the Envoy,
+//! as `--sidecar envoy` starts it, does neither. A third one is ours without spans. Their windows take turns, so that whatever
+//! else the machine does meets all of them.
 //!
-//! `cargo bench -p harness --bench sidecar`. The Envoy is found on the PATH, by `RETRYSCOPE_ENVOY`, or in `target/envoy`.
+//! `cargo bench -p harness --bench sidecar`, with an `envoy` on the PATH or `RETRYSCOPE_ENVOY`.
 
 // A benchmark prints what it found, and ends where something is not as it must be.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
-use chassis::process::{Announcement, UNTIL_STDIN_CLOSES};
+use chassis::{
+    config::{Callee, Config},
+    process::{Announcement, UNTIL_STDIN_CLOSES},
+};
+use harness::envoy::{self, Envoy};
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
     trace_service_server::{TraceService, TraceServiceServer},
@@ -19,7 +24,7 @@ use proto::{
 use std::{
     io::{BufRead as _, BufReader},
     net::{Ipv4Addr, SocketAddr},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::{
         Arc,
@@ -58,9 +63,12 @@ fn main() {
     if std::env::args().any(|argument| argument == "--list" || argument == "--test") {
         return;
     }
-    let Some(program) = envoy() else {
-        eprintln!("SKIPPED for want of Envoy: run tests/setup");
-        return;
+    let program = match envoy::find() {
+        Ok(program) => program,
+        Err(error) => {
+            eprintln!("SKIPPED: {error}");
+            return;
+        }
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -90,23 +98,39 @@ impl Measured {
 async fn measure(envoy: &Path) {
     let collected = Collected::start();
     let (_inventory, inventory) = ours("inventory", &[]);
-    let (sidecar, announced) = ours(
-        "sidecar",
-        &[
+    let callee = inventory.address.to_string();
+    let spans_to = format!("http://{}", collected.address);
+    let proxy = |otlp: &str| {
+        let settings = [
             ("RETRYSCOPE_LAYER", "proxy"),
             ("RETRYSCOPE_CALLEE", "inventory"),
-            ("RETRYSCOPE_CALLEE_ADDRESS", &inventory.address.to_string()),
-            ("RETRYSCOPE_OTLP", &format!("http://{}", collected.address)),
-        ],
-    );
-    let (other, address, _folder) = started(envoy, inventory.address);
+            ("RETRYSCOPE_CALLEE_ADDRESS", &callee),
+            ("RETRYSCOPE_OTLP", otlp),
+        ];
+        ours("sidecar", &settings)
+    };
+    let (sidecar, announced) = proxy(&spans_to);
+    let (spanless, bare) = proxy("");
+    let config = Config {
+        callee: Some(Callee {
+            name: "inventory".to_owned(),
+            address: inventory.address.into(),
+        }),
+        ..Config::named("inventory-proxy")
+    };
+    let (other, child) = Envoy::spawn(env!("CARGO_BIN_EXE_harness").as_ref(), envoy, &config)
+        .await
+        .unwrap();
+    let there = format!("{}:{}", other.address.host, other.address.port)
+        .parse()
+        .unwrap();
     let proxies = [
         ("sidecar", sidecar.0.id(), connect(announced.address).await),
-        ("Envoy", other.0.id(), connect(address).await),
+        ("no spans", spanless.0.id(), connect(bare.address).await),
+        ("Envoy", child.id().unwrap(), connect(there).await),
     ];
-    let mut windows = [Vec::new(), Vec::new()];
-    for (name, process, channel) in &proxies {
-        eprintln!("{name}");
+    let mut windows = [Vec::new(), Vec::new(), Vec::new()];
+    for (_, process, channel) in &proxies {
         window(*process, channel, WARM_UP).await;
     }
     for _ in 0..ROUNDS {
@@ -119,10 +143,12 @@ async fn measure(envoy: &Path) {
         let cpu = median(windows.iter().map(|window| 1e6 / window.per_core_second()));
         println!("{name:8} {rate:8.0} requests/s   {cpu:6.2} us CPU per request");
     }
-    let [ours, theirs] = &windows;
-    let pairs = ours.iter().zip(theirs);
-    let ratio = median(pairs.map(|(ours, theirs)| ours.per_core_second() / theirs.per_core_second()));
-    println!("requests per core second, sidecar / Envoy: {ratio:.2} (median of {ROUNDS} rounds)");
+    let [ours, spanless, theirs] = &windows;
+    for (name, ours) in [("sidecar", ours), ("without spans", spanless)] {
+        let pairs = ours.iter().zip(theirs);
+        let ratio = median(pairs.map(|(ours, theirs)| ours.per_core_second() / theirs.per_core_second()));
+        println!("requests per core second, {name} / Envoy: {ratio:.2} (median of {ROUNDS} rounds)");
+    }
     told(announced.control, &collected).await;
 }
 
@@ -271,79 +297,4 @@ impl Collected {
         });
         Self { address, spans }
     }
-}
-
-fn envoy() -> Option<PathBuf> {
-    if let Some(told) = std::env::var_os("RETRYSCOPE_ENVOY") {
-        return Some(told.into());
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/envoy/lib");
-    let installed = std::fs::read_dir(packages).into_iter().flatten().flatten();
-    let installed = installed.map(|python| python.path().join("site-packages/envoy/_bin/envoy"));
-    let mut candidates = std::env::split_paths(&path)
-        .map(|folder| folder.join("envoy"))
-        .chain(installed);
-    candidates.find(|candidate| candidate.is_file())
-}
-
-/// The leanest proxy that an Envoy can be: HTTP/2 on both sides, one worker, no access log, no timeout, no tracing.
-fn started(program: &Path, inventory: SocketAddr) -> (Running, SocketAddr, tempfile::TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    // Free until the Envoy takes it.
-    let address = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let config = folder.path().join("envoy.yaml");
-    let http2 = r#""@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"#;
-    let manager = r#""@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"#;
-    let router = r#""@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"#;
-    let text = format!(
-        r#"
-static_resources:
-  listeners:
-  - address: {{ socket_address: {{ address: 127.0.0.1, port_value: {listen} }} }}
-    filter_chains:
-    - filters:
-      - name: envoy.filters.network.http_connection_manager
-        typed_config:
-          {manager}
-          stat_prefix: hop
-          codec_type: HTTP2
-          route_config:
-            virtual_hosts:
-            - name: all
-              domains: ["*"]
-              routes: [{{ match: {{ prefix: "/" }}, route: {{ cluster: inventory, timeout: 0s }} }}]
-          http_filters: [{{ name: envoy.filters.http.router, typed_config: {{ {router} }} }}]
-  clusters:
-  - name: inventory
-    typed_extension_protocol_options:
-      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-        {http2}
-        explicit_http_config: {{ http2_protocol_options: {{}} }}
-    load_assignment:
-      cluster_name: inventory
-      endpoints:
-      - lb_endpoints: [{{ endpoint: {{ address: {{ socket_address: {{ address: 127.0.0.1, port_value: {callee} }} }} }} }}]
-"#,
-        listen = address.port(),
-        callee = inventory.port(),
-    );
-    std::fs::write(&config, text).unwrap();
-    let mut command = Command::new(program);
-    command.args([
-        "--concurrency",
-        "1",
-        "--disable-hot-restart",
-        "--log-level",
-        "error",
-        "-c",
-    ]);
-    let running = Running(command.arg(&config).stderr(Stdio::inherit()).spawn().unwrap());
-    while std::net::TcpStream::connect(address).is_err() {
-        std::thread::yield_now();
-    }
-    (running, address, folder)
 }

@@ -16,7 +16,7 @@ use std::{
     },
     task::{Context, Poll, Waker, ready},
 };
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tonic::{Status, body::Body};
 
 /// Bytes of a request body that may be sent again; beyond that the call is committed.
@@ -24,10 +24,13 @@ pub const REPLAY_LIMIT: usize = 64 * 1024;
 
 /// A request body that is sent while it is recorded.
 #[derive(Debug, Clone)]
-pub struct Recording {
-    shared: Arc<Mutex<Recorded>>,
+pub struct Recording(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    recorded: Mutex<Recorded>,
     /// Told when the source has ended.
-    complete: watch::Sender<bool>,
+    complete: Notify,
 }
 
 #[derive(Debug)]
@@ -91,10 +94,10 @@ impl Recording {
             ended,
             flows: false,
         };
-        Self {
-            shared: Arc::new(Mutex::new(recorded)),
-            complete: watch::Sender::new(ended),
-        }
+        Self(Arc::new(Shared {
+            recorded: Mutex::new(recorded),
+            complete: Notify::new(),
+        }))
     }
 
     /// The whole body for one attempt: what was recorded, then what the source still gives.
@@ -116,25 +119,31 @@ impl Recording {
             }
         }
         if recorded.ended {
-            self.complete.send_replace(true);
+            self.0.complete.notify_waiters();
         }
         !recorded.flows
     }
 
     /// Whether an attempt has read the whole body.
     pub fn is_complete(&self) -> bool {
-        *self.complete.borrow()
+        self.lock().ended
     }
 
     /// Waits until an attempt has read the whole body. Two attempts must not wait for the rest of one source: only the last to
     /// ask would be woken.
     pub async fn completed(&self) {
-        // An error would mean that the sender is gone, and this recording owns it.
-        let _ = self.complete.subscribe().wait_for(|complete| *complete).await;
+        loop {
+            // Made before the question, so that an end in between is heard.
+            let told = self.0.complete.notified();
+            if self.is_complete() {
+                return;
+            }
+            told.await;
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Recorded> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -201,7 +210,7 @@ impl http_body::Body for Replay {
         // Nothing stays once it flows.
         self.next = recorded.chunks.len();
         if recorded.ended {
-            recording.complete.send_replace(true);
+            recording.0.complete.notify_waiters();
         }
         Poll::Ready(frame.map(Ok))
     }

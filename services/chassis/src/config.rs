@@ -269,8 +269,9 @@ impl Config {
         }
     }
 
-    /// Reads the environment of this process. `default_service` names it when the environment does not.
-    pub fn from_env(default_service: &str) -> Result<Self, ConfigError> {
+    /// Reads the environment of this process. Its name and what it is to the chain are those of `usual` where the environment
+    /// says nothing of them.
+    pub fn from_env(usual: &Self) -> Result<Self, ConfigError> {
         let ours = std::env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
             (name.starts_with(PREFIX) && !OTHERS.contains(&name.as_str()))
@@ -281,9 +282,9 @@ impl Config {
             let export = export::asked_for(|name| std::env::var(name).ok())?;
             pairs.insert(OTLP.to_owned(), export.to_string());
         }
-        pairs
-            .entry(SERVICE.to_owned())
-            .or_insert_with(|| default_service.to_owned());
+        for (name, value) in [(SERVICE, usual.service.clone()), (LAYER, usual.layer.to_string())] {
+            pairs.entry(name.to_owned()).or_insert(value);
+        }
         Self::read(&pairs)
     }
 

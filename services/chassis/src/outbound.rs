@@ -75,12 +75,23 @@ pub fn outbound(config: &Config, counts: &Arc<Counts>) -> Result<Outbound, Outbo
 pub fn forwarding(config: &Config, counts: &Arc<Counts>) -> Result<Outbound, OutboundError> {
     let callee = callee(config)?;
     let wire = Direct::to(callee.address.clone());
-    if config.layer != Layer::Undeclared {
-        return Ok(stack(config, callee, counts, wire));
-    }
-    // No span, no fault and no deadline of its own: nobody is to notice it but for what it repeats.
-    let retry = Retry::new(callee, Arc::clone(counts), chances(config.seed));
-    Ok(BoxCloneSyncService::new(Wrap(retry).layer(wire)))
+    let retry = || Wrap(Retry::new(callee.clone(), Arc::clone(counts), chances(config.seed)));
+    Ok(match config.layer {
+        Layer::Service | Layer::Envoy => stack(config, callee, counts, wire),
+        // Its call is its arrival, whose span holds the back-offs; it has no faults of its own.
+        Layer::Proxy => BoxCloneSyncService::new(
+            ServiceBuilder::new()
+                .layer(retry())
+                .layer(Wrap(DeadlineOut))
+                .layer(Wrap(TraceAttempt {
+                    counts: Arc::clone(counts),
+                    callee: Arc::new(callee.clone()),
+                }))
+                .service(wire),
+        ),
+        // No span, no fault and no deadline of its own: nobody is to notice it but for what it repeats.
+        Layer::Undeclared => BoxCloneSyncService::new(retry().layer(wire)),
+    })
 }
 
 fn callee(config: &Config) -> Result<Callee, OutboundError> {

@@ -1,7 +1,7 @@
 //! The life of a service process: config → telemetry → bind → announce → serve → drain → flush → exit code.
 
 use crate::{
-    config::{self, CONTROL_TOKEN, CONTROL_TOKEN_FILE, Config, ConfigError},
+    config::{self, CONTROL_TOKEN, CONTROL_TOKEN_FILE, Config, ConfigError, Layer},
     control::Control,
     counts::Counts,
     inbound::Shop,
@@ -39,6 +39,9 @@ pub enum ServeError {
     /// Its spans.
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
+    /// It is no forwarder.
+    #[error("{0} is a service and cannot be RETRYSCOPE_LAYER = {1}: a `sidecar` can")]
+    Layer(String, Layer),
     /// Its ports.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -100,11 +103,12 @@ impl FromStr for Announcement {
 /// What a service is built from.
 pub type Build = fn(&Arc<Live>, &Arc<Counts>) -> Result<Shop, OutboundError>;
 
-/// Runs a service as this process: reads the environment, serves until it is told to stop.
-pub fn main(default_name: &str, build: Build) -> ExitCode {
+/// Runs a service as this process: reads the environment, which says what is not as in `usual`, and serves until it is told to
+/// stop.
+pub fn main(usual: &Config, build: Build) -> ExitCode {
     let ends_with_stdin = std::env::args_os().any(|argument| argument == UNTIL_STDIN_CLOSES);
     let stdin_closed = ends_with_stdin.then(leave_when_stdin_closes);
-    match run(default_name, build, stdin_closed) {
+    match run(usual, build, stdin_closed) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
@@ -118,8 +122,8 @@ pub fn main(default_name: &str, build: Build) -> ExitCode {
     }
 }
 
-fn run(default_name: &str, build: Build, stdin_closed: Option<watch::Receiver<bool>>) -> Result<(), ServeError> {
-    let config = Config::from_env(default_name)?;
+fn run(usual: &Config, build: Build, stdin_closed: Option<watch::Receiver<bool>>) -> Result<(), ServeError> {
+    let config = Config::from_env(usual)?;
     let token = config::control_token()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -159,8 +163,12 @@ pub async fn serve(
         address: config.listen,
         control: config.control_listen,
     };
+    let layer = config.layer;
     let live = Live::new(config);
     let shop = build(&live, &counts)?;
+    if layer != Layer::Service && matches!(shop, Shop::Named { .. }) {
+        return Err(ServeError::Layer(announcement.service, layer));
+    }
 
     let (health, health_service) = tonic_health::server::health_reporter();
     let shop = match shop {

@@ -4,6 +4,7 @@
 
 use chassis::{
     call::Context,
+    config::Config,
     counts::Counts,
     inbound::{self, Shop},
     outbound::{self, Outbound, OutboundError},
@@ -20,7 +21,7 @@ use tonic::{Request, Response, Status};
 
 /// Runs checkout as this process.
 pub fn main() -> ExitCode {
-    process::main("checkout", shop)
+    process::main(&Config::named("checkout"), shop)
 }
 
 /// Checkout with the server stack around it, calling its callee through the client stack.

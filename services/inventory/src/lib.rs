@@ -3,6 +3,7 @@
 //! Not here: failing on command (the fault layer does that), counting, tracing. Start with [`shop`].
 
 use chassis::{
+    config::Config,
     counts::Counts,
     inbound::{self, Shop},
     outbound::OutboundError,
@@ -21,7 +22,7 @@ pub const MAX_ITEM: usize = 64 * 1024;
 
 /// Runs inventory as this process.
 pub fn main() -> ExitCode {
-    process::main("inventory", shop)
+    process::main(&Config::named("inventory"), shop)
 }
 
 /// Inventory with the server stack around it.

@@ -4,6 +4,7 @@
 
 use chassis::{
     call::Context,
+    config::Config,
     counts::Counts,
     inbound::{self, Shop},
     outbound::{self, Outbound, OutboundError},
@@ -20,7 +21,7 @@ use tonic::{Request, Response, Status};
 
 /// Runs pricing as this process.
 pub fn main() -> ExitCode {
-    process::main("pricing", shop)
+    process::main(&Config::named("pricing"), shop)
 }
 
 /// Pricing with the server stack around it, calling its callee through the client stack.

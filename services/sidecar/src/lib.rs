@@ -24,7 +24,11 @@ use tower::Layer as _;
 
 /// Runs a sidecar as this process.
 pub fn main() -> ExitCode {
-    process::main("sidecar", shop)
+    let usual = Config {
+        layer: Layer::Proxy,
+        ..Config::named("sidecar")
+    };
+    process::main(&usual, shop)
 }
 
 /// The forwarder between the two stacks.
@@ -47,7 +51,7 @@ pub fn shop(live: &Arc<Live>, counts: &Arc<Counts>) -> Result<Shop, OutboundErro
 struct Proxy;
 
 impl Around for Proxy {
-    async fn around(self, mut request: Request, mut below: impl Below + 'static) -> Response {
+    async fn around(&self, mut request: Request, mut below: impl Below + 'static) -> Response {
         Context::pass_on(&mut request);
         ask(&mut below, request).await
     }
@@ -60,7 +64,7 @@ struct Hidden {
 }
 
 impl Around for Hidden {
-    async fn around(self, mut request: Request, mut below: impl Below + 'static) -> Response {
+    async fn around(&self, mut request: Request, mut below: impl Below + 'static) -> Response {
         request.extensions_mut().insert(Context::unread(self.live.now()));
         ask(&mut below, request).await
     }
@@ -71,7 +75,7 @@ impl Around for Hidden {
 struct Relay;
 
 impl Around for Relay {
-    async fn around(self, mut request: Request, mut below: impl Below + 'static) -> Response {
+    async fn around(&self, mut request: Request, mut below: impl Below + 'static) -> Response {
         Context::pass_on(&mut request);
         let context = request.extensions().get().cloned().unwrap_or_else(Context::nobodys);
         let config = &context.generation.config;

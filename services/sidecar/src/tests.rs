@@ -19,7 +19,7 @@ type Passed = Arc<Mutex<Option<http::request::Parts>>>;
 
 /// Sends a request with these headers through a forwarder whose callee gives this answer.
 async fn through(
-    forwarder: impl Around,
+    forwarder: impl Around + Clone,
     config: Config,
     headers: HeaderMap,
     answer: Response,

@@ -25,7 +25,7 @@ pub struct ClientFaultLayer {
 }
 
 impl Around for ClientFaultLayer {
-    async fn around(self, request: Request, mut below: impl Below) -> Response {
+    async fn around(&self, request: Request, mut below: impl Below) -> Response {
         let context = request.extensions().get::<Context>();
         let placed = context.and_then(|context| Some((context, context.generation.config.client_fault?)));
         let Some((context, placed)) = placed.filter(|(_, placed)| placed.inside == self.inside) else {

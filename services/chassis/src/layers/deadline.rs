@@ -17,7 +17,7 @@ use tonic::Status;
 pub struct DeadlineIn;
 
 impl Around for DeadlineIn {
-    async fn around(self, request: Request, mut below: impl Below) -> Response {
+    async fn around(&self, request: Request, mut below: impl Below) -> Response {
         let deadline = request
             .extensions()
             .get::<Context>()
@@ -45,7 +45,7 @@ fn expired() -> Response {
 pub struct DeadlineOut;
 
 impl Around for DeadlineOut {
-    async fn around(self, mut request: Request, mut below: impl Below) -> Response {
+    async fn around(&self, mut request: Request, mut below: impl Below) -> Response {
         let context = request.extensions().get::<Context>();
         let left = context
             .and_then(|context| context.deadline)

@@ -26,7 +26,7 @@ use tracing::Instrument as _;
 pub struct Detach;
 
 impl Around for Detach {
-    async fn around(self, mut request: Request, mut below: impl Below + 'static) -> Response {
+    async fn around(&self, mut request: Request, mut below: impl Below + 'static) -> Response {
         // Taken out in any case: what is in flight must not hang on how long a handler keeps its request.
         let work = request.extensions_mut().remove::<Work>();
         let context = request.extensions().get::<Context>();

@@ -24,7 +24,7 @@ use tonic::{Status, body::Body};
 pub struct FaultLayer;
 
 impl Around for FaultLayer {
-    async fn around(self, request: Request, mut below: impl Below) -> Response {
+    async fn around(&self, request: Request, mut below: impl Below) -> Response {
         let Some(context) = request.extensions().get::<Context>() else {
             return ask(&mut below, request).await;
         };

@@ -24,7 +24,7 @@ pub struct Ledger {
 }
 
 impl Around for Ledger {
-    async fn around(self, mut request: Request, mut below: impl Below) -> Response {
+    async fn around(&self, mut request: Request, mut below: impl Below) -> Response {
         let mut context = Context::read(request.headers(), self.live.now());
         if context.path.is_none() {
             context.path = Some(self.counts.foreign_path(context.attempt));

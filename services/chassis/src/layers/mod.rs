@@ -13,6 +13,7 @@ use crate::{Request, Response};
 use futures_util::future::BoxFuture;
 use std::{
     convert::Infallible,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -25,9 +26,9 @@ impl<S> Below for S where
 }
 
 /// One async function around what lies below.
-pub trait Around: Clone + Send + 'static {
+pub trait Around: Send + Sync + 'static {
     /// Answers a request, asking `below` as often as it likes.
-    fn around(self, request: Request, below: impl Below + 'static) -> impl Future<Output = Response> + Send;
+    fn around(&self, request: Request, below: impl Below + 'static) -> impl Future<Output = Response> + Send;
 }
 
 /// Asks what lies below once.
@@ -50,21 +51,21 @@ impl<A: Clone, S> tower::Layer<S> for Wrap<A> {
     type Service = Wrapped<A, S>;
 
     fn layer(&self, below: S) -> Self::Service {
-        Wrapped {
-            around: self.0.clone(),
-            below,
-        }
+        Wrapped(Arc::new((self.0.clone(), below)))
     }
 }
 
-/// A service with a layer around it.
-#[derive(Debug, Clone)]
-pub struct Wrapped<A, S> {
-    around: A,
-    below: S,
+/// A service with a layer around it. Behind one pointer: every layer clones what lies below it, once a request.
+#[derive(Debug)]
+pub struct Wrapped<A, S>(Arc<(A, S)>);
+
+impl<A, S> Clone for Wrapped<A, S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
-impl<A: Around, S: Below + 'static> tower::Service<Request> for Wrapped<A, S> {
+impl<A: Around, S: Below + Sync + 'static> tower::Service<Request> for Wrapped<A, S> {
     type Response = Response;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response, Infallible>>;
@@ -75,7 +76,10 @@ impl<A: Around, S: Below + 'static> tower::Service<Request> for Wrapped<A, S> {
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        let (around, below) = (self.around.clone(), self.below.clone());
-        Box::pin(async move { Ok(around.around(request, below).await) })
+        let wrapped = Arc::clone(&self.0);
+        Box::pin(async move {
+            let (around, below) = &*wrapped;
+            Ok(around.around(request, below.clone()).await)
+        })
     }
 }

@@ -120,7 +120,7 @@ pub struct Retry {
 }
 
 impl Around for Retry {
-    async fn around(self, request: Request, below: impl Below) -> Response {
+    async fn around(&self, request: Request, below: impl Below) -> Response {
         let call = Call::new(request);
         self.count(&call.context, |link| link.calls += 1);
         let mut cancelled = OnDrop(Some(|| self.refuse(&call.context, Refusal::Cancelled)));
@@ -230,12 +230,13 @@ impl Retry {
 
     /// An answer goes on to the caller. Whether one that has begun ends as a failure shows in its trailers; until then its
     /// attempt is under way.
-    fn deliver(self, answer: Answer, context: Context) -> Response {
+    fn deliver(&self, answer: Answer, context: Context) -> Response {
         let Answer { said, place } = answer;
         if said.head != Head::Committed {
             context.generation.allowance.succeed();
             return said.response;
         }
+        let retry = self.clone();
         said.response.map(|inner| {
             body::watch(inner, context.deadline, move |ending| {
                 let _until_now = place;
@@ -244,13 +245,13 @@ impl Retry {
                     Ending::Code(Code::Ok) => context.generation.allowance.succeed(),
                     Ending::Dropped => {}
                     Ending::Code(Code::DeadlineExceeded) if context.is_spent() => {
-                        self.refuse(&context, Refusal::Deadline);
+                        retry.refuse(&context, Refusal::Deadline);
                     }
-                    Ending::Code(code) if !retry_on.contains(code) => self.refuse(&context, Refusal::Code),
-                    Ending::Code(_) => self.refuse(&context, Refusal::Committed),
+                    Ending::Code(code) if !retry_on.contains(code) => retry.refuse(&context, Refusal::Code),
+                    Ending::Code(_) => retry.refuse(&context, Refusal::Committed),
                     Ending::Broken => {
-                        self.count(&context, |link| link.transport_errors += 1);
-                        self.refuse(&context, Refusal::Committed);
+                        retry.count(&context, |link| link.transport_errors += 1);
+                        retry.refuse(&context, Refusal::Committed);
                     }
                 }
             })

@@ -31,7 +31,7 @@ pub struct TraceArrival {
 }
 
 impl Around for TraceArrival {
-    async fn around(self, request: Request, mut below: impl Below) -> Response {
+    async fn around(&self, request: Request, mut below: impl Below) -> Response {
         let (method, context) = (method(&request), context(&request));
         let span = info_span!(
             target: telemetry::TARGET,
@@ -65,7 +65,7 @@ pub struct TraceCall {
 }
 
 impl Around for TraceCall {
-    async fn around(self, request: Request, mut below: impl Below) -> Response {
+    async fn around(&self, request: Request, mut below: impl Below) -> Response {
         let (method, context) = (method(&request), context(&request));
         let span = info_span!(
             target: telemetry::TARGET,
@@ -99,7 +99,7 @@ pub struct TraceAttempt {
 }
 
 impl Around for TraceAttempt {
-    async fn around(self, mut request: Request, mut below: impl Below) -> Response {
+    async fn around(&self, mut request: Request, mut below: impl Below) -> Response {
         let (method, context) = (method(&request), context(&request));
         let span = info_span!(
             target: telemetry::TARGET,
