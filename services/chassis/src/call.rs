@@ -85,13 +85,25 @@ impl AttemptPath {
 
     /// The attempts alone: `1.3.2`.
     pub fn attempts_text(&self) -> String {
-        self.attempts.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
+        let mut text = String::with_capacity(2 * self.attempts.len());
+        // A string takes whatever is written to it.
+        let _ = self.write_attempts(&mut text);
+        text
+    }
+
+    fn write_attempts(&self, to: &mut impl fmt::Write) -> fmt::Result {
+        for (place, attempt) in self.attempts.iter().enumerate() {
+            let separator = if place > 0 { "." } else { "" };
+            write!(to, "{separator}{attempt}")?;
+        }
+        Ok(())
     }
 }
 
 impl fmt::Display for AttemptPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.request, self.attempts_text())
+        write!(f, "{}:", self.request)?;
+        self.write_attempts(f)
     }
 }
 
@@ -114,6 +126,9 @@ pub struct Context {
     pub generation: Arc<Generation>,
     /// Which trace a request of ours became, for whoever started it.
     pub trace: TraceSlot,
+    /// The span that the next one is part of. Handed on here and not by entering it: a span that is entered at every turn of
+    /// its work costs more than the work.
+    pub span: tracing::Span,
 }
 
 /// Where the trace id of a call is noted, for whoever holds a clone of the slot. Empty ones note nothing.
@@ -145,6 +160,7 @@ impl Context {
         Self {
             generation,
             trace: TraceSlot::open(),
+            span: tracing::Span::none(),
             path: Some(AttemptPath::root(request)),
             attempt: 1,
             envoy_attempt: 0,
@@ -170,6 +186,7 @@ impl Context {
             request_deadline_us: text(DEADLINE).and_then(|value| value.parse().ok()),
             generation,
             trace: TraceSlot::default(),
+            span: tracing::Span::none(),
         }
     }
 

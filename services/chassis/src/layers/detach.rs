@@ -19,7 +19,6 @@ use std::{
 };
 use tokio::sync::{oneshot, watch};
 use tonic::{Status, body::Body};
-use tracing::Instrument as _;
 
 /// Detaches arrivals whose settings say so.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +40,7 @@ impl Around for Detach {
             // An answer that finds nobody is read to its end all the same; see `Kept`.
             let _ = answer.send(keep(response, work));
         };
-        tokio::spawn(work.in_current_span());
+        tokio::spawn(work);
         match answered.await {
             Ok(response) => response,
             Err(_) => Status::internal("the work ended without an answer").into_http(),

@@ -21,7 +21,7 @@ use crate::{
 };
 use std::{borrow::Cow, sync::Arc};
 use tonic::Status;
-use tracing::{Instrument as _, Span, field::Empty, info_span};
+use tracing::{Span, field::Empty, info_span};
 
 /// A SERVER span per arrival.
 #[derive(Debug, Clone)]
@@ -31,10 +31,11 @@ pub struct TraceArrival {
 }
 
 impl Around for TraceArrival {
-    async fn around(&self, request: Request, mut below: impl Below) -> Response {
+    async fn around(&self, mut request: Request, mut below: impl Below) -> Response {
         let (method, context) = (method(&request), context(&request));
         let span = info_span!(
             target: telemetry::TARGET,
+            parent: None,
             "arrival",
             otel.name = method,
             otel.kind = "server",
@@ -53,6 +54,7 @@ impl Around for TraceArrival {
         }
         self.counts.span_made(SpanKind::Server, &context);
         telemetry::set_parent(&span, request.headers());
+        hand_on(&span, &mut request);
         observe(span, is_server_error, ask(&mut below, request)).await
     }
 }
@@ -65,10 +67,11 @@ pub struct TraceCall {
 }
 
 impl Around for TraceCall {
-    async fn around(&self, request: Request, mut below: impl Below) -> Response {
+    async fn around(&self, mut request: Request, mut below: impl Below) -> Response {
         let (method, context) = (method(&request), context(&request));
         let span = info_span!(
             target: telemetry::TARGET,
+            parent: &context.span,
             "call",
             otel.name = method,
             otel.kind = "internal",
@@ -85,6 +88,7 @@ impl Around for TraceCall {
         }
         self.counts.span_made(SpanKind::Internal, &context);
         context.trace.note(&span);
+        hand_on(&span, &mut request);
         observe(span, is_client_error, ask(&mut below, request)).await
     }
 }
@@ -103,6 +107,7 @@ impl Around for TraceAttempt {
         let (method, context) = (method(&request), context(&request));
         let span = info_span!(
             target: telemetry::TARGET,
+            parent: &context.span,
             "attempt",
             otel.name = conventions::attempt_name(method),
             otel.kind = "client",
@@ -132,6 +137,13 @@ fn context(request: &Request) -> Cow<'_, Context> {
     context.map_or_else(|| Cow::Owned(Context::nobodys()), Cow::Borrowed)
 }
 
+/// Makes the next span a part of this one.
+fn hand_on(span: &Span, request: &mut Request) {
+    if let Some(context) = request.extensions_mut().get_mut::<Context>() {
+        context.span = span.clone();
+    }
+}
+
 /// As an attribute: the bridge turns an unsigned number into a string.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
@@ -142,7 +154,7 @@ fn method(request: &Request) -> &str {
     request.uri().path().trim_start_matches('/')
 }
 
-/// Runs what lies below inside the span, and ends the span when the answer has ended.
+/// Runs what lies below, and ends the span when the answer has ended.
 async fn observe(span: Span, is_error: fn(Code) -> bool, below: impl Future<Output = Response>) -> Response {
     let mut unfinished = Observed {
         span: span.clone(),
@@ -150,7 +162,7 @@ async fn observe(span: Span, is_error: fn(Code) -> bool, below: impl Future<Outp
         code: Some(Code::Cancelled),
         message: String::new(),
     };
-    let response = below.instrument(span).await;
+    let response = below.await;
     match outcome::head(&response) {
         Head::TrailersOnly(code) => {
             if let Some(status) = Status::from_header_map(response.headers()) {
