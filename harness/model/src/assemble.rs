@@ -186,6 +186,7 @@ pub(crate) fn assemble(topology: &Topology, solved: Solved) -> Prediction {
             _ => arrivals.max,
         },
         margin_us: solved.margin_us,
+        is_floor_and_ceiling: !solved.is_followed,
         limits: topology.callers.iter().zip(solved.binds).filter_map(limit).collect(),
     }
 }

@@ -70,6 +70,8 @@ pub struct Prediction {
     pub total_arrivals: Count,
     /// How late things may be, microseconds, before a count changes; `None` where no count depends on time.
     pub margin_us: Option<u64>,
+    /// Whether nothing but floors and ceilings is known, as the events of the run cannot be followed one by one.
+    pub is_floor_and_ceiling: bool,
     /// What the throttles and budgets do, by caller.
     pub limits: Vec<Limit>,
 }
@@ -153,6 +155,8 @@ pub fn predict(topology: &Topology, draws: Draws) -> Prediction {
 pub(crate) struct Solved {
     pub(crate) answer: Answer,
     pub(crate) margin_us: Option<u64>,
+    /// Whether the counts are more than floors and ceilings.
+    pub(crate) is_followed: bool,
     /// By caller; `None` for one that has neither throttle nor budget.
     pub(crate) binds: Vec<Option<Binds>>,
 }
@@ -188,6 +192,7 @@ pub(crate) fn solve(topology: &Topology, draws: Draws, effort: Effort) -> Solved
         return Solved {
             answer: answer(&Chain::new(&acts), draws),
             margin_us: None,
+            is_followed: true,
             binds: binds(&|_| Binds::No),
         };
     }
@@ -195,11 +200,13 @@ pub(crate) fn solve(topology: &Topology, draws: Draws, effort: Effort) -> Solved
         Some(timed) => Solved {
             answer: timed.answer,
             margin_us: Some(timed.margin_us),
+            is_followed: true,
             binds: binds(&|caller| if timed.refused[caller] { Binds::Yes } else { Binds::No }),
         },
         None => Solved {
             answer: ceilings::run(&acts),
-            margin_us: Some(0),
+            margin_us: ceilings::rest_on_time(&acts).then_some(0),
+            is_followed: false,
             binds: {
                 let never = ceilings::never_retry(&acts);
                 binds(&|caller| if never[caller] { Binds::No } else { Binds::Depends })

@@ -1,7 +1,7 @@
 //! The verdict: a prediction against what was observed.
 //!
-//! Here: [`judge`], pure, and the four rules behind it. What is observed is in `observation`, what can go wrong in `disturbance`, how a reason reads is in
-//! `reason`. Not here: gathering evidence, and any tolerance of its own: a prediction carries its minimum and maximum.
+//! Here: [`judge`], pure, and the four rules behind it. What is observed is in `observation`, what can go wrong in
+//! `disturbance`, how a reason reads is in `reason`. Not here: gathering evidence, and any tolerance of its own: a prediction carries its minimum and maximum.
 //!
 //! Loss can only lower a count, so the rules look for proof of too much first, then for holes, and only then compare:
 //!
@@ -113,9 +113,9 @@ fn disturbances(prediction: &Prediction, observation: &Observation) -> Vec<Distu
         if let Some(observed) = observed(observation, service)
             && Count::from(observed.unanswered) > service.unanswered.max
         {
-            found.push(Disturbance::DeadlinePassed {
+            found.push(Disturbance::Unanswered {
+                service: service.name.clone(),
                 count: observed.unanswered,
-                place: service.name.clone(),
             });
         }
     }

@@ -133,7 +133,11 @@ fn every_disturbance() -> Vec<Disturbance> {
         },
         Disturbance::DeadlinePassed {
             count: 1,
-            place: service(),
+            place: "s1 > s2".to_owned(),
+        },
+        Disturbance::Unanswered {
+            service: service(),
+            count: 1,
         },
         Disturbance::FlushFailed {
             service: service(),
@@ -458,7 +462,17 @@ fn a_predicted_deadline_is_no_disturbance_and_one_more_is() {
     observation.services[0].unanswered = 5;
     let judgement = judge(&prediction, &observation);
     assert_eq!(judgement.verdict, Verdict::Incomplete);
-    assert_eq!(judgement.reasons[0].kind(), "deadline_passed");
+    assert_eq!(
+        judgement.reasons[0].to_string(),
+        "Arrivals at s1 that ended without an answer, more than were predicted to: 5."
+    );
+    observation.services[0].unanswered = 0;
+    observation.links[0].out_of_time = 2;
+    let judgement = judge(&prediction, &observation);
+    assert_eq!(
+        (judgement.verdict, kinds(&judgement)),
+        (Verdict::Incomplete, vec!["deadline_passed"])
+    );
 }
 
 #[test]
@@ -577,12 +591,12 @@ fn a_layer_nobody_declared_is_found_wherever_it_tried_again() {
         let attempts = u32::try_from(2 + random.below(4)).unwrap();
         let counted = walk_with_undeclared(&topology, behind, attempts);
         let mut observation = whole(&topology, &counted);
+        let (sent, received) = (counted.sent[behind], counted.received[behind]);
         let lost = random.chance(50);
         if lost {
             lose_spans(&mut observation, &mut random);
         }
         let judgement = judge(&predict(&topology, Draws::Replay), &observation);
-        let (sent, received) = (counted.sent[behind], counted.received[behind]);
         if received <= sent {
             // It passed everything on once, or nothing arrived.
             assert_eq!(multiplied(&judgement), []);

@@ -539,7 +539,7 @@ fn why(screen: &mut Screen, report: &Report) {
         ));
     }
     say(screen, besides, &more);
-    if has("deadline_passed") {
+    if has("deadline_passed") || has("unanswered") {
         screen.lines(words::labelled(
             "Way on",
             "fewer requests at once (-c) or --deadline none.",

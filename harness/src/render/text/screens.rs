@@ -800,7 +800,7 @@ fn a_deadline_that_passed_has_a_way_on() {
     report.services[3].received = Some(26);
     report.reasons = vec![Reason {
         kind: "deadline_passed".to_owned(),
-        text: "Calls that ran out of time at frontend, where none was predicted to: 1.".to_owned(),
+        text: "Calls that ran out of time on client > frontend, more than were predicted to: 1.".to_owned(),
     }];
     let text = screen_of(&report);
     assert!(
