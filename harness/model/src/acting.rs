@@ -360,6 +360,15 @@ pub(crate) fn is_cut_off(topology: &Topology, hop: usize) -> bool {
     shares_connections(topology) && above.any(|service| service.fault.kind.cuts_connections())
 }
 
+/// Whether every attempt that is sent on this link finds a closed port.
+pub(crate) fn refuses_all(topology: &Topology, hop: usize) -> bool {
+    let fails_before = topology.callers[hop].client_fault.is_some_and(|client| client.inside);
+    topology.services[hop].fault.kind == Kind::Refuse
+        && !fails_before
+        && !leaves(topology)
+        && !is_cut_off(topology, hop)
+}
+
 /// Whether work may go on for longer than the clock thinks: an Envoy tells each of its attempts the whole time that it was
 /// given itself, and detached work keeps to what it was told.
 pub(crate) fn stretches_deadlines(topology: &Topology) -> bool {
