@@ -470,7 +470,7 @@ fn rank(disturbance: &Disturbance) -> u8 {
         Disturbance::Interrupted => 0,
         Disturbance::ProcessDied { .. } | Disturbance::ProcessStopped { .. } => 1,
         Disturbance::Unreachable { .. } | Disturbance::TotalsWentBack { .. } => 2,
-        Disturbance::Mixed { .. } | Disturbance::DeadlinePassed { .. } => 3,
+        Disturbance::Mixed { .. } | Disturbance::DeadlinePassed { .. } | Disturbance::Unanswered { .. } => 3,
         Disturbance::TransportErrors { .. } | Disturbance::RejectedByTransport { .. } => 4,
         Disturbance::Unfinished { .. } | Disturbance::NotSent { .. } | Disturbance::NotSettled { .. } => 5,
         _ => 6,

@@ -112,20 +112,22 @@ fn asks_for_a_wait(kind: Kind) -> bool {
     )
 }
 
-/// How sure the counts are that depend on time or on limits; `None` where nothing does.
+/// How sure the counts are that depend on time, on limits or on an order; `None` where nothing does.
 pub fn certainty(scenario: &Scenario, prediction: &model::Prediction) -> Option<String> {
-    let margin_us = prediction.margin_us?;
     let is_exact = prediction
         .services
         .iter()
         .all(|service| service.received.min == service.received.max);
+    if prediction.is_floor_and_ceiling {
+        return (!is_exact).then(|| floor_and_ceiling(scenario).to_owned());
+    }
+    let margin_us = prediction.margin_us?;
     Some(match (is_exact, margin_us) {
         (true, 0 | NEVER_US..) => return None,
         (true, _) => format!(
             "Exact by the clock, unless this machine is {} ms late somewhere.",
             margin_us / 1_000
         ),
-        (false, 0) => floor_and_ceiling(scenario).to_owned(),
         (false, _) => {
             "Some events lie too near for their order to be certain: these are the least and the most that any \
                        order gives."

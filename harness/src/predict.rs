@@ -152,7 +152,8 @@ fn notes(scenario: &Scenario, predicted: &model::Prediction, services: &[Predict
         notes.push("Exact: nothing here is left to chance.".to_owned());
     }
     let is_bounded = services.iter().any(|row| row.predicted.kind == PredictionKind::Bounds);
-    if is_bounded && is_shared && predicted.margin_us.is_none() && scenario.load.concurrency > 1 {
+    let is_ordered = predicted.margin_us.is_none() && !predicted.is_floor_and_ceiling;
+    if is_bounded && is_shared && is_ordered && scenario.load.concurrency > 1 {
         notes.push(
             "Requests at the same time share the first failures; their order decides, so these are bounds.".to_owned(),
         );

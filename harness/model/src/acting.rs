@@ -3,7 +3,7 @@
 //! What is left of the timers and limits decides whether the rooms without a clock can answer. A chain whose deadline is far
 //! beyond everything that can happen is counted as one without: that keeps closed forms and large counts.
 
-use crate::fault::{Cut, Fault, Kind, When};
+use crate::fault::{Fault, Kind, When};
 use crate::topology::{Budget, Caller, Code, Layer, PassesOn, Topology};
 
 /// How far two events lie apart whose order is taken for certain, microseconds.
@@ -95,7 +95,11 @@ impl Fault {
 fn calm_overloads(topology: &mut Topology) {
     let at_once = at_once(topology);
     let alone = !leaves(topology) && topology.services.iter().all(|service| !service.detached);
-    for service in &mut topology.services {
+    // Work whose caller was cut off is in flight besides, until that is known.
+    let cut_off: Vec<bool> = (0..topology.services.len())
+        .map(|hop| is_cut_off(topology, hop))
+        .collect();
+    for (service, cut_off) in topology.services.iter_mut().zip(cut_off) {
         if let Kind::Overload { capacity, code } = service.fault.kind {
             if capacity == 0 {
                 service.fault.kind = Kind::Fail(crate::fault::Fail {
@@ -104,7 +108,7 @@ fn calm_overloads(topology: &mut Topology) {
                 });
                 // What is turned away is turned away at once.
                 service.fault.delay = None;
-            } else if alone && u64::from(capacity) >= at_once {
+            } else if alone && !cut_off && u64::from(capacity) >= at_once {
                 service.fault.kind = Kind::None;
             }
         }
@@ -243,7 +247,9 @@ fn idle_budgets(topology: &Topology) -> Vec<usize> {
         let left_over = topology.services[..index].iter().any(|above| above.detached);
         let is_idle = match caller.policy.budget {
             None => false,
-            Some(Budget::InFlight { min_concurrency, .. }) => !hedges && !left_over && at_once <= min_concurrency,
+            Some(Budget::InFlight { min_concurrency, .. }) => {
+                !hedges && !left_over && !is_cut_off(topology, index) && at_once <= min_concurrency
+            }
             Some(Budget::Window { reserve_milli, .. }) => retries.saturating_mul(1_000) <= reserve_milli,
         };
         if is_idle {
@@ -285,8 +291,9 @@ pub(crate) fn longest_run_us(topology: &Topology) -> u64 {
 /// How long an attempt on a link lasts at least and at most, microseconds.
 pub(crate) fn attempt_us(topology: &Topology, hop: usize) -> (u64, u64) {
     let mut shortest_ms = 0_u64;
-    for (caller, service) in topology.callers.iter().zip(&topology.services).skip(hop) {
-        if caller.client_fault.is_some() || leaves(topology) {
+    for (index, (caller, service)) in topology.callers.iter().zip(&topology.services).enumerate().skip(hop) {
+        // From the first service on whose connections are cut, any wait may end at once.
+        if caller.client_fault.is_some() || leaves(topology) || is_cut_off(topology, index + 1) {
             break;
         }
         let delay = service.fault.delay.filter(|delay| delay.when == When::ALWAYS);
@@ -336,11 +343,30 @@ pub(crate) fn needs_clock(topology: &Topology) -> bool {
 
 /// Whether attempts that overlap may cut each other's connections.
 pub(crate) fn shares_connections(topology: &Topology) -> bool {
-    let cuts = |kind: Kind| matches!(kind, Kind::Cut(Cut::Connection | Cut::GoAway));
     let is_crowded = overlaps(topology)
         || topology.callers.iter().any(|caller| caller.policy.hedge_us.is_some())
         || topology.services.iter().any(|service| service.detached);
-    is_crowded && topology.services.iter().any(|service| cuts(service.fault.kind))
+    is_crowded
+        && topology
+            .services
+            .iter()
+            .any(|service| service.fault.kind.cuts_connections())
+}
+
+/// Whether the caller on this link may be cut off in the middle of its call: its own arrival shares a connection that another one
+/// ends, or something above it does.
+pub(crate) fn is_cut_off(topology: &Topology, hop: usize) -> bool {
+    let mut above = topology.services.iter().take(hop);
+    shares_connections(topology) && above.any(|service| service.fault.kind.cuts_connections())
+}
+
+/// Whether every attempt that is sent on this link finds a closed port.
+pub(crate) fn refuses_all(topology: &Topology, hop: usize) -> bool {
+    let fails_before = topology.callers[hop].client_fault.is_some_and(|client| client.inside);
+    topology.services[hop].fault.kind == Kind::Refuse
+        && !fails_before
+        && !leaves(topology)
+        && !is_cut_off(topology, hop)
 }
 
 /// Whether work may go on for longer than the clock thinks: an Envoy tells each of its attempts the whole time that it was

@@ -132,6 +132,7 @@ pub(crate) fn failing(layout: &Layout, mean: impl Fn(usize) -> Option<f64>) -> O
 
 /// Names the counts.
 pub(crate) fn assemble(topology: &Topology, solved: Solved) -> Prediction {
+    let refuses_all = solved.refuses_all;
     let Answer {
         layout,
         totals,
@@ -162,6 +163,7 @@ pub(crate) fn assemble(topology: &Topology, solved: Solved) -> Prediction {
         lost: totals[layout.at(hop, What::Lost)],
         cut: totals[layout.at(hop, What::Cut)],
         out_of_time: totals[layout.at(hop, What::OutOfTime)],
+        refuses_all: refuses_all[hop],
     };
     let arrivals = totals[layout.arrivals()];
     let failures = layout.codes.iter().filter(|code| code.is_failure());
@@ -186,6 +188,7 @@ pub(crate) fn assemble(topology: &Topology, solved: Solved) -> Prediction {
             _ => arrivals.max,
         },
         margin_us: solved.margin_us,
+        is_floor_and_ceiling: !solved.is_followed,
         limits: topology.callers.iter().zip(solved.binds).filter_map(limit).collect(),
     }
 }

@@ -3,14 +3,17 @@
 //!
 //! Where it is certain how an attempt ends, the limits' own arithmetic is used: so many failures empty a throttle, so many
 //! deposits pay for so many retries, whatever the order. Elsewhere nobody is sure to try again, and everybody may.
+//!
+//! A connection that is cut at a service takes along what the other arrivals on it are doing further down. Below it any attempt
+//! may be lost on its way, and any arrival may find its caller gone.
 
-use crate::acting::{self, leaves, shares_connections};
+use crate::acting::{self, is_cut_off, leaves, shares_connections};
 use crate::assemble::Answer;
 use crate::chain::{Layout, What};
 use crate::clock;
 use crate::count::Count;
 use crate::ended::Ended;
-use crate::fault::{Cut, Fault, Kind, When};
+use crate::fault::{Fault, Kind, When};
 use crate::prediction::{Kind as PredictedKind, PerRequest, Predicted};
 use crate::topology::{Budget, Caller, Code, Throttle, Topology};
 use std::collections::BTreeSet;
@@ -127,7 +130,7 @@ fn ranges(topology: &Topology, layout: &Layout, requests: u64) -> Vec<Range> {
             ),
             (
                 What::Unanswered,
-                if leaves(topology) {
+                if leaves(topology) || is_cut_off(topology, hop) {
                     received.up_to()
                 } else {
                     Range::NONE
@@ -162,15 +165,19 @@ pub(crate) fn never_retry(topology: &Topology) -> Vec<bool> {
     topology.callers.iter().enumerate().map(never).collect()
 }
 
+/// Whether a floor or a ceiling rests on how long something takes: who leaves by the clock may leave sooner or later, and of a
+/// budget it counts how much is under way at once, or within its time. Every other one holds however late anybody is.
+pub(crate) fn rest_on_time(topology: &Topology) -> bool {
+    leaves(topology) || topology.callers.iter().any(|caller| caller.policy.budget.is_some())
+}
+
 /// Whether attempts may be sent that do not arrive, on a port that is open.
 fn may_lose(topology: &Topology, hop: usize) -> bool {
-    let cut = matches!(
-        topology.services[hop].fault.kind,
-        Kind::Cut(Cut::Connection | Cut::GoAway)
-    );
     // The client's own attempts are on their way before anybody can have given up.
     let given_up = leaves(topology) && (hop > 0 || topology.callers[0].attempts > 1);
-    given_up || topology.callers[hop].client_fault.is_some() || (cut && shares_connections(topology))
+    // A connection that ends loses what is on its way to it, and what was on its way further down for those that were on it.
+    let cut = shares_connections(topology) && topology.services[hop].fault.kind.cuts_connections();
+    given_up || topology.callers[hop].client_fault.is_some() || cut || is_cut_off(topology, hop)
 }
 
 /// Whether every arrival gets to its work, or none does; `None` where that depends.
@@ -220,9 +227,6 @@ fn possible_ends(topology: &Topology) -> Vec<BTreeSet<Ended>> {
                     Kind::Fail(fail) => own.extend([Ended::from(fail)]),
                     Kind::Cut(cut) => own.extend([caller.sees(cut)]),
                     _ => {}
-                }
-                if matches!(fault.kind, Kind::Cut(_)) && may_lose(topology, hop) {
-                    own.insert(caller.sees(Cut::Connection));
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! The rule of the draws, implemented a second time.
 //!
 //! It is the one that stands beside the fault: start with `x = mix(seed)`; for the request's number, then for each number of
-//! the attempt path from the client's down, for a fault in a caller its place, then for the occurrence, `x = mix(x XOR number)`; for the chance of a delay once
-//! more with the number 1; the draw is the upper 53 bits of `x` over 2^53. `mix` is a step of `SplitMix64`.
+//! the attempt path from the client's down, for a fault in a caller its place, then for the occurrence,
+//! `x = mix(x XOR number)`; for the chance of a delay once more with the number 1; the draw is the upper 53 bits of `x` over
+//! 2^53. `mix` is a step of `SplitMix64`.
 
 use std::collections::HashMap;
 

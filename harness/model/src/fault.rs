@@ -38,6 +38,13 @@ pub enum Kind {
     },
 }
 
+impl Kind {
+    /// Whether the connection of an arrival ends, with all that is on it.
+    pub(crate) fn cuts_connections(self) -> bool {
+        matches!(self, Self::Cut(Cut::Connection | Cut::GoAway))
+    }
+}
+
 /// A failing answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fail {

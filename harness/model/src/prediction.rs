@@ -1,6 +1,6 @@
 //! The prediction: its types, and the choice of the room that makes it.
 
-use crate::acting::{acting, needs_clock};
+use crate::acting::{acting, needs_clock, refuses_all};
 use crate::assemble::{Answer, assemble};
 use crate::chain::Chain;
 use crate::clock::Effort;
@@ -70,6 +70,8 @@ pub struct Prediction {
     pub total_arrivals: Count,
     /// How late things may be, microseconds, before a count changes; `None` where no count depends on time.
     pub margin_us: Option<u64>,
+    /// Whether nothing but floors and ceilings is known, as the events of the run cannot be followed one by one.
+    pub is_floor_and_ceiling: bool,
     /// What the throttles and budgets do, by caller.
     pub limits: Vec<Limit>,
 }
@@ -113,6 +115,9 @@ pub struct LinkPrediction {
     pub cut: Predicted,
     /// Calls that end when their deadline has passed; their caller may have left first.
     pub out_of_time: Predicted,
+    /// Whether the transport fails every attempt that is sent: the port is closed, and nothing ends an attempt before it gets
+    /// there.
+    pub refuses_all: bool,
 }
 
 /// What one request does. Where requests differ because `first` counts over the process, `mean` and `still_fails` are
@@ -153,6 +158,10 @@ pub fn predict(topology: &Topology, draws: Draws) -> Prediction {
 pub(crate) struct Solved {
     pub(crate) answer: Answer,
     pub(crate) margin_us: Option<u64>,
+    /// Whether the counts are more than floors and ceilings.
+    pub(crate) is_followed: bool,
+    /// By link.
+    pub(crate) refuses_all: Vec<bool>,
     /// By caller; `None` for one that has neither throttle nor budget.
     pub(crate) binds: Vec<Option<Binds>>,
 }
@@ -184,10 +193,13 @@ pub(crate) fn solve(topology: &Topology, draws: Draws, effort: Effort) -> Solved
             .map(|caller| limited(caller).then(|| binds(caller)))
             .collect()
     };
+    let refuses_all = (0..acts.callers.len()).map(|hop| refuses_all(&acts, hop)).collect();
     if !needs_clock(&acts) {
         return Solved {
             answer: answer(&Chain::new(&acts), draws),
             margin_us: None,
+            is_followed: true,
+            refuses_all,
             binds: binds(&|_| Binds::No),
         };
     }
@@ -195,11 +207,15 @@ pub(crate) fn solve(topology: &Topology, draws: Draws, effort: Effort) -> Solved
         Some(timed) => Solved {
             answer: timed.answer,
             margin_us: Some(timed.margin_us),
+            is_followed: true,
+            refuses_all,
             binds: binds(&|caller| if timed.refused[caller] { Binds::Yes } else { Binds::No }),
         },
         None => Solved {
             answer: ceilings::run(&acts),
-            margin_us: Some(0),
+            margin_us: ceilings::rest_on_time(&acts).then_some(0),
+            is_followed: false,
+            refuses_all,
             binds: {
                 let never = ceilings::never_retry(&acts);
                 binds(&|caller| if never[caller] { Binds::No } else { Binds::Depends })

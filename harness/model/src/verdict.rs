@@ -1,14 +1,15 @@
 //! The verdict: a prediction against what was observed.
 //!
-//! Here: [`judge`], pure, and the four rules behind it. What is observed is in `observation`, what can go wrong in `disturbance`, how a reason reads is in
-//! `reason`. Not here: gathering evidence, and any tolerance of its own: a prediction carries its minimum and maximum.
+//! Here: [`judge`], pure, and the five rules behind it. What is observed is in `observation`, what can go wrong in
+//! `disturbance`, how a reason reads is in `reason`. Not here: gathering evidence, and any tolerance of its own: a prediction carries its minimum and maximum.
 //!
 //! Loss can only lower a count, so the rules look for proof of too much first, then for holes, and only then compare:
 //!
 //! 1. A link on which more was received than its sender sent, by the sender's own sound count, is proof.
 //! 2. A count above its maximum is proof too, unless something in the environment may have caused retries.
-//! 3. Otherwise any hole in the evidence leaves no verdict.
-//! 4. With whole evidence every count has to lie within its prediction.
+//! 3. So are attempts at a closed port of which none failed in the transport, unless something may have ended them before.
+//! 4. Otherwise any hole in the evidence leaves no verdict.
+//! 5. With whole evidence every count has to lie within its prediction.
 //!
 //! Where counts depend on time, a count outside its prediction proves nothing when a process was late by more than the
 //! prediction allows: the machine was not the one that was predicted for.
@@ -57,6 +58,9 @@ pub fn judge(prediction: &Prediction, observation: &Observation) -> Judgement {
         observation.requests_sent <= prediction.requests && !disturbances.iter().any(Disturbance::may_cause_retries);
     let mut holes = holes(prediction, observation, disturbances);
     let mut contradictions = multiplied_links(observation);
+    if undisturbed {
+        contradictions.extend(answered_for(prediction, observation));
+    }
     let mut off = Vec::new();
     if undisturbed {
         off.extend(surpluses(prediction, observation));
@@ -113,9 +117,9 @@ fn disturbances(prediction: &Prediction, observation: &Observation) -> Vec<Distu
         if let Some(observed) = observed(observation, service)
             && Count::from(observed.unanswered) > service.unanswered.max
         {
-            found.push(Disturbance::DeadlinePassed {
+            found.push(Disturbance::Unanswered {
+                service: service.name.clone(),
                 count: observed.unanswered,
-                place: service.name.clone(),
             });
         }
     }
@@ -172,7 +176,24 @@ fn surpluses(prediction: &Prediction, observation: &Observation) -> Vec<Reason> 
     reasons
 }
 
-/// Rule 4, without what rule 2 found.
+/// Rule 3. An attempt that is still under way has not been refused yet.
+fn answered_for(prediction: &Prediction, observation: &Observation) -> Vec<Reason> {
+    let is_over = observation.requests_ended == observation.requests_sent
+        && (observation.services.iter()).all(|service| service.in_flight == 0)
+        && !(observation.disturbances.iter()).any(|found| matches!(found, Disturbance::NotSettled { .. }));
+    let closed = prediction.links.iter().filter(|link| is_over && link.refuses_all);
+    let answered = closed.filter_map(|link| {
+        let observed = observed_link(observation, link)?;
+        let attempts = observed
+            .sent
+            .filter(|sent| *sent > 0 && observed.transport_failures == 0)?;
+        let (from, to) = (link.from.clone(), link.to.clone());
+        Some(Reason::AnsweredFor { from, to, attempts })
+    });
+    answered.collect()
+}
+
+/// Rule 5, without what rule 2 found.
 fn differences(prediction: &Prediction, observation: &Observation) -> Vec<Reason> {
     let mut reasons = Vec::new();
     for (link, service) in prediction.links.iter().zip(&prediction.services) {
@@ -223,7 +244,7 @@ fn differences(prediction: &Prediction, observation: &Observation) -> Vec<Reason
     reasons
 }
 
-/// Rule 3: everything that keeps the evidence from being whole.
+/// Rule 4: everything that keeps the evidence from being whole.
 fn holes(prediction: &Prediction, observation: &Observation, disturbances: Vec<Disturbance>) -> Vec<Reason> {
     let mut holes: Vec<Reason> = disturbances.into_iter().map(Reason::Disturbed).collect();
     for service in &prediction.services {

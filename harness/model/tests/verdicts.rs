@@ -133,7 +133,11 @@ fn every_disturbance() -> Vec<Disturbance> {
         },
         Disturbance::DeadlinePassed {
             count: 1,
-            place: service(),
+            place: "s1 > s2".to_owned(),
+        },
+        Disturbance::Unanswered {
+            service: service(),
+            count: 1,
         },
         Disturbance::FlushFailed {
             service: service(),
@@ -458,7 +462,17 @@ fn a_predicted_deadline_is_no_disturbance_and_one_more_is() {
     observation.services[0].unanswered = 5;
     let judgement = judge(&prediction, &observation);
     assert_eq!(judgement.verdict, Verdict::Incomplete);
-    assert_eq!(judgement.reasons[0].kind(), "deadline_passed");
+    assert_eq!(
+        judgement.reasons[0].to_string(),
+        "Arrivals at s1 that ended without an answer, more than were predicted to: 5."
+    );
+    observation.services[0].unanswered = 0;
+    observation.links[0].out_of_time = 2;
+    let judgement = judge(&prediction, &observation);
+    assert_eq!(
+        (judgement.verdict, kinds(&judgement)),
+        (Verdict::Incomplete, vec!["deadline_passed"])
+    );
 }
 
 #[test]
@@ -577,15 +591,24 @@ fn a_layer_nobody_declared_is_found_wherever_it_tried_again() {
         let attempts = u32::try_from(2 + random.below(4)).unwrap();
         let counted = walk_with_undeclared(&topology, behind, attempts);
         let mut observation = whole(&topology, &counted);
+        let (sent, received) = (counted.sent[behind], counted.received[behind]);
+        let answers = topology.services[behind].fault == REFUSE && sent > 0;
+        if answers {
+            observation.links[behind].transport_failures = 0;
+        }
         let lost = random.chance(50);
         if lost {
             lose_spans(&mut observation, &mut random);
         }
         let judgement = judge(&predict(&topology, Draws::Replay), &observation);
-        let (sent, received) = (counted.sent[behind], counted.received[behind]);
         if received <= sent {
             // It passed everything on once, or nothing arrived.
             assert_eq!(multiplied(&judgement), []);
+            assert_eq!(kinds(&judgement).contains(&"answered_for"), answers, "{topology:#?}");
+            if answers {
+                assert_eq!(judgement.verdict, Verdict::NotAsPredicted);
+                continue;
+            }
             if !lost && counted == walk_with_documented_draws(&topology) {
                 assert_eq!(judgement.verdict, Verdict::AsPredicted, "{topology:#?}");
                 idle += 1;
@@ -623,6 +646,79 @@ fn no_layer_is_found_in_two_thousand_chains_that_declare_all_of_theirs() {
         lose_spans(&mut observation, &mut random);
         assert_eq!(multiplied(&judge(&prediction, &observation)), []);
     }
+}
+
+/// Two callers with two attempts each before a closed port, and something that answers in its place.
+fn answered_for() -> (Prediction, Observation) {
+    let topology = with_bottom(&[1, 2, 2], REFUSE);
+    let mut observation = whole(&topology, &walk_with_documented_draws(&topology));
+    observation.links[2].transport_failures = 0;
+    (predict(&topology, Draws::Replay), observation)
+}
+
+#[test]
+fn attempts_at_a_closed_port_of_which_none_is_refused_were_answered_by_something_else() {
+    let (prediction, whole) = answered_for();
+    let judgement = judge(&prediction, &whole);
+    assert_eq!(judgement.verdict, Verdict::NotAsPredicted);
+    assert_eq!(kinds(&judgement), ["answered_for"]);
+    assert_eq!(
+        judgement.reasons[0].to_string(),
+        "On s2 > s3, 4 attempts were sent to a closed port and none was refused: something in between answered them."
+    );
+    // One that was refused got there.
+    let mut refused = whole.clone();
+    refused.links[2].transport_failures = 1;
+    assert_eq!(judge(&prediction, &refused).verdict, Verdict::AsPredicted);
+    // Lost spans take nothing from it; whatever may have ended attempts before they got there does.
+    for disturbance in every_disturbance() {
+        let is_of_spans = disturbance.kind().ends_with("_spans") || disturbance.kind() == "flush_failed";
+        let mut disturbed = whole.clone();
+        disturbed.services[0].spans_collected = None;
+        disturbed.disturbances.push(disturbance);
+        let judgement = judge(&prediction, &disturbed);
+        let expected = if is_of_spans {
+            Verdict::NotAsPredicted
+        } else {
+            Verdict::Incomplete
+        };
+        assert_eq!(judgement.verdict, expected, "{:?}", kinds(&judgement));
+    }
+    let mut going_on = whole.clone();
+    going_on.services[1].in_flight = 1;
+    assert_eq!(judge(&prediction, &going_on).verdict, Verdict::Incomplete);
+}
+
+#[test]
+fn attempts_that_may_end_before_they_reach_a_closed_port_convict_nobody() {
+    let refuses_all = |change: &dyn Fn(&mut Topology)| {
+        let mut topology = with_bottom(&[1, 2, 2], REFUSE);
+        change(&mut topology);
+        predict(&topology, Draws::Replay).links[2].refuses_all
+    };
+    assert!(refuses_all(&|_| {}));
+    // Nothing waits here, so that a deadline of a second is never met.
+    assert!(refuses_all(&|topology| topology.load.deadline_us = Some(1_000_000)));
+    assert!(!refuses_all(&|topology| topology.load.deadline_us = Some(0)));
+    assert!(!refuses_all(&|topology| topology.load.cancel_after_us = Some(0)));
+    let cut = |topology: &mut Topology| topology.services[1].fault = "reset:p=0.5".parse().unwrap();
+    assert!(refuses_all(&cut));
+    assert!(!refuses_all(&|topology| {
+        cut(topology);
+        (topology.load.requests, topology.load.concurrency) = (4, 2);
+    }));
+    let fails_in_the_caller = |inside| {
+        refuses_all(&|topology: &mut Topology| {
+            topology.callers[2].client_fault = Some(model::fault::ClientFault {
+                fault: fail(DOWN),
+                inside,
+            });
+        })
+    };
+    assert!(!fails_in_the_caller(true));
+    // Outside its loop it fails calls, and of a call that it fails nothing is sent.
+    assert!(fails_in_the_caller(false));
+    assert!(!refuses_all(&|topology| topology.services[2].fault = fail(DOWN)));
 }
 
 #[test]

@@ -21,6 +21,7 @@ pub(crate) fn reports() -> Vec<Report> {
         transient(),
         thousand(),
         refused(),
+        answered_for(),
         hidden(),
         hidden_and_lost_spans(),
         hidden_twice(),
@@ -256,6 +257,19 @@ pub(crate) fn refused() -> Report {
         .attempts
         .retain(|arrival| arrival.service != "inventory");
     report.receipts[0].observed_attempts = 0;
+    report
+}
+
+/// The same, and a layer that nobody declared answers for it.
+pub(crate) fn answered_for() -> Report {
+    let mut report = refused();
+    report.command = "run --fault refuse --undeclared pricing=3 --seed 27".to_owned();
+    report.verdict = Verdict::NotAsPredicted;
+    report.reasons.push(reason(
+        "answered_for",
+        "On pricing > inventory, 27 attempts were sent to a closed port and none was refused: something in between \
+         answered them.",
+    ));
     report
 }
 

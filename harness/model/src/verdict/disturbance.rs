@@ -104,12 +104,19 @@ pub enum Disturbance {
         /// Arrivals it had not finished.
         in_flight: u64,
     },
-    /// Calls ran out of time although the prediction has none that does.
+    /// More calls ran out of time than were predicted to.
     DeadlinePassed {
         /// How many.
         count: u64,
-        /// Where, such as a link or a service.
+        /// On which link.
         place: String,
+    },
+    /// More arrivals ended without an answer than were predicted to: their time was over, or their caller had left.
+    Unanswered {
+        /// Where.
+        service: String,
+        /// How many.
+        count: u64,
     },
     /// A service could not hand over its last spans.
     FlushFailed {
@@ -136,7 +143,8 @@ impl Disturbance {
             | Self::Mixed { .. }
             | Self::SharedFault { .. }
             | Self::RejectedByTransport { .. }
-            | Self::DeadlinePassed { .. } => true,
+            | Self::DeadlinePassed { .. }
+            | Self::Unanswered { .. } => true,
             Self::DuplicateSpans { .. }
             | Self::ConflictingSpans { .. }
             | Self::OrphanSpans { .. }
@@ -175,6 +183,7 @@ impl Disturbance {
             Self::RejectedByTransport { .. } => "rejected_by_transport",
             Self::NotSettled { .. } => "not_settled",
             Self::DeadlinePassed { .. } => "deadline_passed",
+            Self::Unanswered { .. } => "unanswered",
             Self::FlushFailed { .. } => "flush_failed",
         }
     }
@@ -233,7 +242,13 @@ impl fmt::Display for Disturbance {
             Self::DeadlinePassed { count, place } => {
                 write!(
                     f,
-                    "Calls that ran out of time at {place}, where none was predicted to: {count}."
+                    "Calls that ran out of time on {place}, more than were predicted to: {count}."
+                )
+            }
+            Self::Unanswered { service, count } => {
+                write!(
+                    f,
+                    "Arrivals at {service} that ended without an answer, more than were predicted to: {count}."
                 )
             }
             Self::FlushFailed { service, error } => {

@@ -38,6 +38,15 @@ pub enum Reason {
         /// Arrivals by the service's count.
         received: u64,
     },
+    /// None of the attempts at a closed port was refused.
+    AnsweredFor {
+        /// The caller.
+        from: String,
+        /// The service.
+        to: String,
+        /// Attempts by the caller's count.
+        attempts: u64,
+    },
     /// A caller sent more than predicted.
     SentSurplus {
         /// The caller.
@@ -216,6 +225,7 @@ impl Reason {
             Self::Strangers { .. } => "strangers",
             Self::LinkSurplus { .. } => "link_surplus",
             Self::LinkDeficit { .. } => "link_deficit",
+            Self::AnsweredFor { .. } => "answered_for",
             Self::SentSurplus { .. } => "sent_surplus",
             Self::SentDeficit { .. } => "sent_deficit",
             Self::Surplus { .. } => "surplus",
@@ -279,6 +289,17 @@ impl fmt::Display for Reason {
                     attempts_were(*sent, "sent")
                 )
             }
+            Self::AnsweredFor {
+                from,
+                to,
+                attempts: sent,
+            } => write!(
+                f,
+                "On {from} > {to}, {} to a closed port and {} refused: something in between answered {}.",
+                attempts_were(*sent, "sent"),
+                if *sent == 1 { "not" } else { "none was" },
+                if *sent == 1 { "it" } else { "them" }
+            ),
             Self::SentSurplus {
                 from,
                 to,

@@ -35,17 +35,6 @@ pub fn fail(fail: Fail) -> Fault {
     }
 }
 
-pub fn fail_of(fault: Fault) -> Option<Fail> {
-    let Kind::Fail(told) = fault.kind else { return None };
-    Some(Fail {
-        code: told.code,
-        first: fault.when.first,
-        p: fault.when.p,
-        per_process: fault.when.per_process,
-        after: told.after,
-    })
-}
-
 pub const DOWN: Fail = Fail {
     code: Code::UNAVAILABLE,
     first: None,

@@ -1,7 +1,7 @@
 //! The evidence: predicted, received and traced across one line, and what each link carried.
 
 use super::{
-    Style, number, picture,
+    Style, hidden, number, picture,
     words::{self, Screen, WIDTH},
 };
 use crate::report::{Count, Link, Report, Service, Verdict};
@@ -139,16 +139,18 @@ pub(super) fn links_matter(report: &Report) -> bool {
 }
 
 /// Whether a link is where prediction and count parted: what arrived is not what was sent, and no closed port was asked
-/// for.
+/// for, or it was and something else answered.
 pub(super) fn is_here(report: &Report, link: &Link) -> bool {
-    report.verdict == Verdict::NotAsPredicted && !is_one(link.factor) && !is_closed(report, link)
+    let is_off = !is_one(link.factor) && !is_closed(report, link);
+    report.verdict == Verdict::NotAsPredicted && (is_off || hidden::answers_for(report, link))
 }
 
 fn is_one(factor: Option<f64>) -> bool {
     factor.is_none_or(|factor| (factor - 1.0).abs() < 1e-9)
 }
 
-fn is_closed(report: &Report, link: &Link) -> bool {
+/// Whether nothing was to arrive, and nothing did.
+pub(super) fn is_closed(report: &Report, link: &Link) -> bool {
     link.received == Some(0)
         && report
             .services

@@ -23,6 +23,22 @@ pub(super) fn links(report: &Report) -> impl Iterator<Item = &Link> {
         .filter(move |link| proven && more(link) > 0 && evidence::is_here(report, link) && !single(link))
 }
 
+/// The link whose port is closed and on which something else answered. Below a closed port nothing is sent.
+pub(super) fn answered_for(report: &Report) -> Option<&Link> {
+    let proven = has(report, "answered_for");
+    let mut sent = report
+        .links
+        .iter()
+        .rev()
+        .filter(|link| link.sent.is_some_and(|sent| sent > 0));
+    sent.find(|link| proven && evidence::is_closed(report, link))
+}
+
+/// Whether it is this one.
+pub(super) fn answers_for(report: &Report, link: &Link) -> bool {
+    answered_for(report).is_some_and(|answered| std::ptr::eq(answered, link))
+}
+
 fn has(report: &Report, kind: &str) -> bool {
     report.reasons.iter().any(|reason| reason.kind == kind)
 }
@@ -50,6 +66,9 @@ fn multiplier(report: &Report, link: &Link) -> Option<u64> {
 
 /// What stands in the arrow of a link: `?x4`, or `?` where no one number is true; nothing where nothing is hidden.
 pub(super) fn mark(report: &Report, link: &Link) -> Option<String> {
+    if answers_for(report, link) {
+        return Some("?".to_owned());
+    }
     links(report)
         .any(|hidden| std::ptr::eq(hidden, link))
         .then(|| multiplier(report, link).map_or_else(|| "?".to_owned(), |times| format!("?x{}", number::whole(times))))
@@ -58,6 +77,9 @@ pub(super) fn mark(report: &Report, link: &Link) -> Option<String> {
 /// What a link that parts prediction and count does, in a sentence.
 pub(super) fn what_it_does(report: &Report, link: &Link) -> String {
     let (from, to) = (shown(&link.from), shown(&link.to));
+    if answers_for(report, link) {
+        return format!("Something between {from} and {to} answers for {to}, and no configuration declares it.");
+    }
     let hidden = links(report).any(|hidden| std::ptr::eq(hidden, link));
     // A path that comes more often than it was sent counts retries of the layer; an Envoy's own come under one path too.
     let whole = witnesses(link).find(|times| Some(times.different) == link.sent);
@@ -236,6 +258,10 @@ fn is_proxy(report: &Report, name: &str) -> bool {
 pub(super) fn look_for(report: &Report) -> Option<String> {
     let hidden: Vec<&Link> = links(report).collect();
     let text = match hidden.as_slice() {
+        [] if answered_for(report).is_some() => {
+            "a sidecar, a gateway or a load balancer on that link, which makes an answer of the failure that it meets."
+                .to_owned()
+        }
         [] => return None,
         [one] if is_proxy(report, &one.from) => format!(
             "a second proxy or a gateway behind {}, a load balancer that replays.",

@@ -141,6 +141,15 @@ fn not_as_predicted(report: &Report, bottom: &Service) -> String {
             difference(received.into(), &row.predicted)
         );
     }
+    if let Some(link) = hidden::answered_for(report) {
+        let sent = link.sent.unwrap_or(0);
+        let (was, them) = if sent == 1 { ("was", "it") } else { ("were", "them") };
+        return format!(
+            "{} {was} sent to {}, whose port is closed, and something else answered {them}.",
+            number::of(sent, "call"),
+            shown(&link.to)
+        );
+    }
     let hidden = hidden::links(report).find(|link| link.to == bottom.service);
     let but = hidden.map_or_else(
         || "not all else came out".to_owned(),
@@ -549,7 +558,7 @@ fn why(screen: &mut Screen, report: &Report) {
         ));
     }
     say(screen, besides, &more);
-    if has("deadline_passed") {
+    if has("deadline_passed") || has("unanswered") {
         screen.lines(words::labelled(
             "Way on",
             "fewer requests at once (-c) or --deadline none.",

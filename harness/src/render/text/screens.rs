@@ -108,6 +108,40 @@ repeat it     harness run --fault refuse --seed 27                      exit 0
 }
 
 #[test]
+fn a_closed_port_that_something_answers_for() {
+    assert_eq!(
+        screen_of(&samples::answered_for()),
+        "\
+27 calls were sent to inventory, whose port is closed, and something else
+answered them.
+
+Something between pricing and inventory answers for inventory, and no
+configuration declares it.
+
+client ---> frontend ==x3==> checkout ==x3==> pricing ==x3==?==> inventory
+               1                3                9                   0
+
+link                        sent   received   factor
+  client   > frontend          1          1        1
+  frontend > checkout          3          3        1
+  checkout > pricing           9          9        1
+  pricing  > inventory        27          0        0   <-- here
+
+             predicted     received      traced
+             1 3 9 0       1 3 9 0       1 3 9 0       NOT AS PREDICTED
+
+requests      1 failed: UNAVAILABLE
+How we know   On pricing > inventory, 27 attempts were sent to a closed port and
+              none was refused: something in between answered them.
+Look for      a sidecar, a gateway or a load balancer on that link, which makes
+              an answer of the failure that it meets.
+repeat it     harness run --fault refuse --undeclared pricing=3 --seed 27
+                                                                        exit 1
+"
+    );
+}
+
+#[test]
 fn a_hidden_layer() {
     assert_eq!(
         screen_of(&samples::hidden()),
@@ -800,7 +834,7 @@ fn a_deadline_that_passed_has_a_way_on() {
     report.services[3].received = Some(26);
     report.reasons = vec![Reason {
         kind: "deadline_passed".to_owned(),
-        text: "Calls that ran out of time at frontend, where none was predicted to: 1.".to_owned(),
+        text: "Calls that ran out of time on client > frontend, more than were predicted to: 1.".to_owned(),
     }];
     let text = screen_of(&report);
     assert!(
