@@ -24,7 +24,7 @@ pub fn tests() -> Vec<Trial> {
     vec![
         test("proxies::code_and_proxies_multiply_to_729", || {
             let ran = predicted(&["run", "--sidecar-attempts", "3", "--fault", "fail"])?;
-            check(services(&ran) == [1, 9, 81, 729], || format!("{:?}", services(&ran)))?;
+            check(ran.services() == [1, 9, 81, 729], || format!("{:?}", ran.services()))?;
             for (proxy, received) in [("frontend-proxy", 3), ("checkout-proxy", 27), ("pricing-proxy", 243)] {
                 for key in ["received", "traced"] {
                     let got = ran.service(proxy, key);
@@ -46,7 +46,7 @@ pub fn tests() -> Vec<Trial> {
                 "none",
             ])?;
             let doubled: Vec<u64> = (0..=12).map(|hop| 1 << hop).collect();
-            check(services(&ran) == doubled, || format!("{:?}", services(&ran)))
+            check(ran.services() == doubled, || format!("{:?}", ran.services()))
         }),
         test("proxies::depth_12_with_3_attempts_gives_531441", || {
             let ran = predicted(&[
@@ -61,7 +61,7 @@ pub fn tests() -> Vec<Trial> {
                 "none",
             ])?;
             let tripled: Vec<u64> = (0..=12).map(|hop| 3_u64.pow(hop)).collect();
-            check(services(&ran) == tripled, || format!("{:?}", services(&ran)))?;
+            check(ran.services() == tripled, || format!("{:?}", ran.services()))?;
             check(ran.service("inventory", "traced") == 531_441, || ran.stdout.clone())
         }),
         test("proxies::a_hidden_layer_is_found_with_its_link_and_its_factor", hidden),
@@ -102,13 +102,6 @@ fn predicted(arguments: &[&str]) -> Result<Ran, Failed> {
         format!("{arguments:?}: exit {}: {} {reasons:?}", ran.exit, ran.stderr)
     })?;
     Ok(ran)
-}
-
-/// What the services received, from the top; proxies left out.
-fn services(ran: &Ran) -> Vec<u64> {
-    let rows = ran.json.as_ref().and_then(|report| report["services"].as_array());
-    let rows = rows.into_iter().flatten().filter(|row| row["kind"] == "service");
-    rows.filter_map(|row| row["received"].as_u64()).collect()
 }
 
 fn factor(ran: &Ran, to: &str) -> Option<f64> {

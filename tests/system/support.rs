@@ -36,9 +36,15 @@ pub struct Ran {
 
 /// Runs the program with `--json FILE` behind the arguments.
 pub fn run<A: AsRef<OsStr>>(arguments: &[A]) -> Ran {
+    run_with(&[], arguments)
+}
+
+/// The same with these variables.
+pub fn run_with<A: AsRef<OsStr>>(variables: &[(&str, &OsStr)], arguments: &[A]) -> Ran {
     let folder = tempfile::tempdir().expect("a folder for the report");
     let file = folder.path().join("report.json");
     let output = command(arguments)
+        .envs(variables.iter().copied())
         .arg("--json")
         .arg(&file)
         .output()
@@ -91,7 +97,20 @@ impl Ran {
         row.map_or(Value::Null, |row| row[key].clone())
     }
 
-    /// `received` of each service from the top.
+    /// `received` of each service from the top, proxies left out.
+    pub fn services(&self) -> Vec<u64> {
+        self.rows("service", "received")
+    }
+
+    /// One figure of every row of a kind, from the top; a path such as `envoy/upstream_rq_retry` leads into it.
+    pub fn rows(&self, kind: &str, path: &str) -> Vec<u64> {
+        let rows = self.json.as_ref().and_then(|report| report["services"].as_array());
+        let rows = rows.into_iter().flatten().filter(|row| row["kind"] == kind);
+        rows.filter_map(|row| row.pointer(&format!("/{path}"))?.as_u64())
+            .collect()
+    }
+
+    /// `received` of each service and proxy from the top.
     pub fn received(&self) -> Vec<u64> {
         let services = self.json.as_ref().and_then(|report| report["services"].as_array());
         services
