@@ -41,6 +41,8 @@ struct Recorded {
     ended: bool,
     /// More came than is kept: it is too long, or a stream. It flows through in constant memory.
     flows: bool,
+    /// Whoever waits for the rest of the source.
+    reader: Option<Waker>,
 }
 
 impl Recorded {
@@ -93,6 +95,7 @@ impl Recording {
             first: FirstMessage::default(),
             ended,
             flows: false,
+            reader: None,
         };
         Self(Arc::new(Shared {
             recorded: Mutex::new(recorded),
@@ -112,11 +115,17 @@ impl Recording {
     /// again: a body of two messages, or one of which something was sent while its end is not there yet.
     pub fn is_replayable(&self) -> bool {
         let mut recorded = self.lock();
-        while recorded.first.bytes > 0 && !recorded.ended && !recorded.flows {
-            match recorded.poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(Some(Err(_))) | Poll::Pending => return false,
-                Poll::Ready(_) => {}
-            }
+        let mut is_open = false;
+        while recorded.first.bytes > 0 && !recorded.ended && !recorded.flows && !is_open {
+            let polled = recorded.poll(&mut Context::from_waker(Waker::noop()));
+            is_open = matches!(polled, Poll::Ready(Some(Err(_))) | Poll::Pending);
+        }
+        // The source wakes whoever asked last, and this was no reader.
+        if let Some(reader) = recorded.reader.take() {
+            reader.wake();
+        }
+        if is_open {
+            return false;
         }
         if recorded.ended {
             self.0.complete.notify_waiters();
@@ -206,7 +215,10 @@ impl http_body::Body for Replay {
         if recorded.ended {
             return Poll::Ready(None);
         }
-        let frame = ready!(recorded.poll(context)?);
+        let Poll::Ready(frame) = recorded.poll(context)? else {
+            recorded.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        };
         // Nothing stays once it flows.
         self.next = recorded.chunks.len();
         if recorded.ended {
