@@ -145,12 +145,17 @@ fn ranges(topology: &Topology, layout: &Layout, requests: u64) -> Vec<Range> {
     for code in &layout.codes {
         let is_possible = may_end(&ends[0], *code) || leaves(topology) || topology.callers[0].client_fault.is_some();
         totals[layout.ended(*code)] = match certain(&ends[0]) {
-            Some(end) if end == *code && topology.callers[0].client_fault.is_none() => requests,
+            Some(end) if end == *code && waits_for_its_answer(topology) => requests,
             _ if is_possible => requests.up_to(),
             _ => Range::NONE,
         };
     }
     totals
+}
+
+/// Whether a request ends as its call does: nothing fails it before, and the client does not leave.
+fn waits_for_its_answer(topology: &Topology) -> bool {
+    topology.callers[0].client_fault.is_none() && topology.load.cancel_after_us.is_none()
 }
 
 /// Callers that never try again, whatever happens: their limits are never asked.

@@ -612,3 +612,23 @@ fn the_clock_agrees_with_the_rooms_that_need_none() {
     }
     assert!(compared > 2_000, "{compared}");
 }
+
+#[test]
+fn where_only_a_floor_and_a_ceiling_are_known_a_client_that_leaves_may_end_before_its_deadline() {
+    let mut topology = at_once(requests(with_bottom(&[1, 2, 2], fault("hang")), 2), 2);
+    topology.callers[1].policy.throttle = Some(TEN);
+    topology.callers[2].policy.throttle = Some(TEN);
+    topology.services[0].passes_on = PassesOn::Nothing;
+    topology.load.deadline_us = Some(1_230 * MS);
+    let ended = |topology: &Topology, code| {
+        let prediction = predict(topology, Draws::Replay);
+        let predicted = prediction.failed_by_code.get(&code).copied();
+        predicted.map(|predicted| shown(&predicted))
+    };
+    assert_eq!(ended(&topology, Code::DEADLINE_EXCEEDED).as_deref(), Some("2"));
+    topology.load.cancel_after_us = Some(430 * MS);
+    // Two ends are possible, and neither is certain for each of the two.
+    for code in [Code::CANCELLED, Code::DEADLINE_EXCEEDED] {
+        assert_eq!(ended(&topology, code).as_deref(), Some("0-2"), "{code}");
+    }
+}
