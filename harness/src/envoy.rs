@@ -8,7 +8,7 @@ mod config;
 mod process;
 mod statistics;
 
-pub use process::{Envoy, EnvoyError, SPAWNED, find, run_tied};
+pub use process::{Envoy, EnvoyError, find, run_tied};
 pub use statistics::Statistics;
 
 use chassis::{

@@ -2,12 +2,11 @@
 //! observation that the model judges, and to the rows of the report.
 
 use crate::{
-    chain_line::proxy_name,
     fleet::{Ended, Trouble},
     load::Loaded,
     report::{self, Arrival, Count, Link, Operations, Receipt, Repeats, Sample, Service, ServiceKind, Times},
     scenario::Scenario,
-    tally::Tally,
+    tally::{self, Tally},
     viewer::{Viewer, trace_id},
 };
 use chassis::{
@@ -334,14 +333,13 @@ impl Evidence {
         }
         let is_whole = records.len() as u64 == totals.received;
         let spans = self.tally.services.get(&reading.name).copied().unwrap_or_default();
-        let parents = spans.parents;
+        let mut paths = tally::Times::default();
+        for times in by_path.into_values() {
+            paths.add(times);
+        }
         Some(Repeats {
-            by_path: times(by_path.values().copied()).filter(|_| is_whole),
-            by_parent: (spans.server == totals.received && parents.different > 0).then_some(Times {
-                different: parents.different,
-                least: parents.least,
-                most: parents.most,
-            }),
+            by_path: told(paths).filter(|_| is_whole),
+            by_parent: told(spans.parents).filter(|_| spans.server == totals.received),
             envoy_attempts,
         })
     }
@@ -478,12 +476,9 @@ fn rank(disturbance: &Disturbance) -> u8 {
 }
 
 /// How often each of several things came; `None` where nothing did.
-fn times(counts: impl Iterator<Item = u64> + Clone) -> Option<Times> {
-    Some(Times {
-        different: counts.clone().count() as u64,
-        least: counts.clone().min()?,
-        most: counts.max()?,
-    })
+fn told(times: tally::Times) -> Option<Times> {
+    let tally::Times { different, least, most } = times;
+    (different > 0).then_some(Times { different, least, most })
 }
 
 fn ratio(numerator: u64, denominator: u64) -> Option<f64> {
@@ -511,12 +506,8 @@ fn arrival(service: &str, record: &lab::Record, first_us: u64) -> Arrival {
 
 /// The attempts of every layer that is declared, the client's first.
 fn attempts(scenario: &Scenario) -> impl Iterator<Item = (String, u32)> {
-    scenario.chain.callers().flat_map(|(name, caller)| {
-        [
-            (name.to_owned(), caller.retry.attempts),
-            (proxy_name(name), caller.proxy.attempts),
-        ]
-    })
+    let configs = scenario.configs().into_iter();
+    configs.map(|config| (config.service, config.retry.attempts))
 }
 
 /// The only layer with more than one attempt; `none` when several have, or no layer has.

@@ -82,29 +82,30 @@ pub struct ServiceTally {
     pub conflicts: u64,
     /// Distinct spans whose parent is not among the collected spans of the same trace: where the evidence has a hole.
     pub orphans: u64,
-    /// How often a span is the parent of SERVER spans here.
-    pub parents: Parents,
+    /// SERVER spans under the same parent: how often single attempts arrived. Spans without a parent count for none.
+    pub parents: Times,
 }
 
-/// How often single attempts arrived, by the spans: SERVER spans under the same parent.
+/// How often each of several things came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Parents {
-    /// Different parents; spans without one count for none.
+pub struct Times {
+    /// How many different ones came.
     pub different: u64,
-    /// SERVER spans under the one that has fewest.
+    /// How often the rarest came.
     pub least: u64,
-    /// SERVER spans under the one that has most.
+    /// How often the most frequent came.
     pub most: u64,
 }
 
-impl Parents {
-    fn add(&mut self, spans: u64) {
+impl Times {
+    /// One more, that came so often.
+    pub fn add(&mut self, times: u64) {
         self.least = if self.different == 0 {
-            spans
+            times
         } else {
-            self.least.min(spans)
+            self.least.min(times)
         };
-        self.most = self.most.max(spans);
+        self.most = self.most.max(times);
         self.different += 1;
     }
 }

@@ -86,7 +86,7 @@ pub fn tests() -> Vec<Trial> {
             for position in 0..4 {
                 let hook = later(Duration::from_millis(60), "KILL", position);
                 let report = damaged(
-                    &["requests=3000", "concurrency=20"],
+                    &["load.requests=3000", "load.concurrency=20"],
                     Hooks {
                         started: Some(hook),
                         ..Hooks::default()
@@ -189,9 +189,9 @@ pub fn tests() -> Vec<Trial> {
     ]
 }
 
-/// Runs `per-hop` with the settings of `[load]` and the damage.
-fn damaged(load: &[&str], hooks: Hooks) -> Result<Report, Failed> {
-    let set = load.iter().map(|setting| format!("load.{setting}")).collect();
+/// Runs `per-hop` with these settings and the damage.
+pub fn damaged(set: &[&str], hooks: Hooks) -> Result<Report, Failed> {
+    let set = set.iter().map(|setting| (*setting).to_owned()).collect();
     let scenario = Scenario::load(
         None,
         &Overrides {

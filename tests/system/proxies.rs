@@ -1,17 +1,15 @@
 //! Our own proxies, chains longer than four, and layers that nobody declared.
 
 use crate::{
-    damage::{Tamper, relay},
-    support::{Ran, block_on, check, harness, run, test},
+    damage::{Tamper, damaged, relay},
+    support::{Ran, check, run, test},
 };
 use harness::{
     report::{Report, Verdict},
-    run::{Hooks, Options, run as run_scenario},
-    scenario::{Overrides, Scenario},
+    run::Hooks,
 };
 use libtest_mimic::{Failed, Trial};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
-use tokio::sync::watch;
 
 /// Random layers that nobody declared.
 const HIDDEN: usize = 100;
@@ -195,28 +193,11 @@ fn hidden_with_lost_spans() -> Result<(), Failed> {
         let caller = *["client", "frontend", "checkout", "pricing"]
             .choose(&mut random)
             .expect("not empty");
-        let overrides = Overrides {
-            set: vec![format!("undeclared.{caller}={attempts}")],
-            ..Overrides::default()
-        };
-        let scenario = Scenario::load(None, &overrides)?;
         let hooks = Hooks {
             collector: Some(relay(Tamper::DropOne)),
             ..Hooks::default()
         };
-        let (_interrupt, interrupt) = watch::channel(false);
-        let options = Options {
-            program: harness(),
-            max_calls: u64::MAX,
-            forward: None,
-            expectations: Vec::new(),
-            interrupt,
-            progress: watch::channel(0).0,
-            hooks,
-            attached: None,
-            viewer: None,
-        };
-        let report = block_on(run_scenario(&scenario, options))?.report;
+        let report = damaged(&[&format!("undeclared.{caller}={attempts}")], hooks)?;
         let to = match caller {
             "client" => "frontend",
             "frontend" => "checkout",

@@ -26,7 +26,7 @@ use tokio::{io::AsyncReadExt as _, net::TcpStream, process::Command, time::timeo
 /// Where the program is, if it is not on the PATH.
 const PROGRAM: &str = "RETRYSCOPE_ENVOY";
 /// The first argument of this program when it is to become an Envoy.
-pub const SPAWNED: &str = "envoy-that-ends-with-its-parent";
+const SPAWNED: &str = "envoy-that-ends-with-its-parent";
 /// Longest wait for it to say where it is asked, and for one answer.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Most bytes of an answer.
