@@ -56,6 +56,7 @@ pub fn judge(prediction: &Prediction, observation: &Observation) -> Judgement {
     // More requests than planned explain more arrivals than predicted.
     let undisturbed =
         observation.requests_sent <= prediction.requests && !disturbances.iter().any(Disturbance::may_cause_retries);
+    let untimely = disturbances.iter().any(Disturbance::may_come_of_lateness);
     let mut holes = holes(prediction, observation, disturbances);
     let mut contradictions = multiplied_links(observation);
     if undisturbed {
@@ -69,7 +70,10 @@ pub fn judge(prediction: &Prediction, observation: &Observation) -> Judgement {
         off.extend(differences(prediction, observation));
     }
     match late(prediction, observation) {
-        Some(late) if !off.is_empty() => holes.extend(std::iter::once(late).chain(off)),
+        Some(late) if untimely || !off.is_empty() => {
+            holes.insert(0, late);
+            holes.extend(off);
+        }
         _ => contradictions.extend(off),
     }
     let verdict = match (contradictions.is_empty(), holes.is_empty()) {

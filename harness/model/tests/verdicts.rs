@@ -500,6 +500,9 @@ fn a_machine_that_was_late_leaves_no_verdict_on_counts_that_depend_on_time() {
     let (prediction, mut observation) = timed();
     observation.latest = late(90_000);
     assert_eq!(judge(&prediction, &observation).verdict, Verdict::AsPredicted);
+    // Where something was cut off, lateness is why.
+    observation.services[0].unanswered = 5;
+    assert_eq!(kinds(&judge(&prediction, &observation)), ["late_clock", "unanswered"]);
 }
 
 const ANY_CHAIN: Ask = Ask {

@@ -153,6 +153,11 @@ impl Disturbance {
         }
     }
 
+    /// Whether a process that was late is what may have led to this.
+    pub(super) fn may_come_of_lateness(&self) -> bool {
+        matches!(self, Self::DeadlinePassed { .. } | Self::Unanswered { .. })
+    }
+
     /// Whether what this process counted itself is no longer sound.
     pub(super) fn unsettles_count_of(&self, caller: &str) -> bool {
         match self {
