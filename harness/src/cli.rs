@@ -234,17 +234,31 @@ pub struct Status {
 /// Where results go, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Where the report goes as JSON.
-    pub json: Option<JsonTarget>,
+    /// Where the result goes as JSON.
+    pub json: Option<Destination>,
+    /// Where a figure of it goes.
+    pub svg: Option<Destination>,
+    /// What is shown.
+    pub format: Format,
     /// Whether text is coloured.
     pub color: ColorChoice,
     /// The program as it was started, for commands that can be typed again.
     pub program: String,
 }
 
-/// Where the report goes as JSON.
+/// What is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Format {
+    /// A screen of 80 columns.
+    #[default]
+    Text,
+    /// Markdown, for a page that others read.
+    Markdown,
+}
+
+/// Where something goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JsonTarget {
+pub enum Destination {
     /// Alone on stdout.
     Stdout,
     /// To this file.

@@ -9,7 +9,7 @@ mod plumbing;
 mod signals;
 
 use crate::{
-    cli::{self, Command, JsonTarget, Link, Output},
+    cli::{self, Command, Destination, Link, Output},
     lab::{LabError, Token},
     output::{self, Target},
     render::{
@@ -23,7 +23,7 @@ use crate::{
     standing::{Standing, StandingError},
 };
 use signals::second_interrupt;
-use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode};
+use std::{io::IsTerminal as _, process::ExitCode};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Wrong usage or configuration.
@@ -82,8 +82,8 @@ struct Answer {
     exit_code: u8,
     /// The text for stdout.
     shown: String,
-    /// The same as JSON, and where it goes.
-    json: Option<(Target, Vec<u8>)>,
+    /// The same as JSON or as a figure, and where each goes.
+    files: Vec<(Target, Vec<u8>)>,
     /// Expectations that were missed, in sentences.
     missed: Vec<String>,
 }
@@ -94,7 +94,7 @@ impl Answer {
         Self {
             exit_code: 0,
             shown,
-            json: None,
+            files: Vec::new(),
             missed: Vec::new(),
         }
     }
@@ -174,6 +174,8 @@ fn plain() -> Output {
     let program = cli::program_name(&std::env::args_os().next().unwrap_or_default());
     Output {
         json: None,
+        svg: None,
+        format: cli::Format::default(),
         color: cli::ColorChoice::Auto,
         program,
     }
@@ -198,22 +200,43 @@ async fn standing(link: &Link) -> Result<Standing, Failure> {
     Ok(Standing::find(&link.attach, &Token::new(token.as_deref())).await?)
 }
 
-/// Where the JSON goes, known to be writable before anything starts.
-fn target(output: &Output) -> Result<Option<Target>, Failure> {
-    let target = match &output.json {
+/// Where files go, known to be writable before anything starts.
+struct Targets {
+    json: Option<Target>,
+    svg: Option<Target>,
+}
+
+impl Targets {
+    fn of(output: &Output) -> Result<Self, Failure> {
+        Ok(Self {
+            json: target(output.json.as_ref())?,
+            svg: target(output.svg.as_ref())?,
+        })
+    }
+
+    /// What goes there.
+    fn with(self, json: impl FnOnce() -> Vec<u8>, svg: impl FnOnce() -> String) -> Vec<(Target, Vec<u8>)> {
+        let json = self.json.map(|target| (target, json()));
+        let svg = self.svg.map(|target| (target, svg().into_bytes()));
+        json.into_iter().chain(svg).collect()
+    }
+}
+
+fn target(destination: Option<&Destination>) -> Result<Option<Target>, Failure> {
+    let target = match destination {
         None => return Ok(None),
-        Some(JsonTarget::Stdout) => Target::Stdout,
-        Some(JsonTarget::File(path)) => Target::File(PathBuf::from(path)),
+        Some(Destination::Stdout) => Target::Stdout,
+        Some(Destination::File(path)) => Target::File(path.clone()),
     };
     output::check_writable(&target).map_err(|error| Failure::usage(text::chain(&error)))?;
     Ok(Some(target))
 }
 
-/// Shows the result, then writes the JSON: a full disk must not swallow what was measured.
+/// Shows the result, then writes the files: a full disk must not swallow what was measured.
 fn deliver(answer: Answer, output: &Output) -> Result<u8, Failure> {
-    let json_alone = matches!(answer.json, Some((Target::Stdout, _)));
-    if json_alone {
-        // With the JSON alone on stdout, an exit code of 1 still needs a reason.
+    let is_taken = answer.files.iter().any(|(target, _)| *target == Target::Stdout);
+    if is_taken {
+        // With a file alone on stdout, an exit code of 1 still needs a reason.
         for missed in &answer.missed {
             warn(missed, output);
         }
@@ -221,7 +244,7 @@ fn deliver(answer: Answer, output: &Output) -> Result<u8, Failure> {
         let unwritten = |error| Failure::not_measured(format!("the result cannot be written to stdout: {error}"));
         render::print(&answer.shown, color(output)).map_err(unwritten)?;
     }
-    if let Some((target, bytes)) = answer.json {
+    for (target, bytes) in answer.files {
         output::write(&target, &bytes).map_err(|error| Failure::not_measured(text::chain(&error)))?;
     }
     Ok(answer.exit_code)

@@ -3,7 +3,9 @@
 use crate::{
     chain_line::CLIENT,
     plan,
-    report::{self, Bottom, Change, PredictedLink, PredictedService, Prediction, PredictionKind, ServiceKind, Tries},
+    report::{
+        self, Bottom, Change, PredictedLink, PredictedService, Prediction, PredictionKind, Scope, ServiceKind, Tries,
+    },
     scenario::Scenario,
 };
 use chassis::config::PassedOn;
@@ -22,6 +24,8 @@ pub fn predict(scenario: &Scenario) -> Prediction {
             ServiceKind::Sidecar
         },
         predicted: (&service.received).into(),
+        per_second: None,
+        distribution: None,
     });
     let services: Vec<PredictedService> = services.collect();
     let links = predicted.links.iter().map(|link| PredictedLink {
@@ -59,6 +63,10 @@ pub fn predict(scenario: &Scenario) -> Prediction {
         tries_per_call: tries(scenario),
         formula: model::formula(&topology),
         changes: changes(&topology, &retrying, &|name| !is_service(name) && name != CLIENT),
+        shares: Vec::new(),
+        budget: None,
+        rate: scenario.load.rate,
+        capacity: None,
         seed: scenario.load.seed,
     }
 }
@@ -96,6 +104,13 @@ fn changes(topology: &model::Topology, retrying: &[String], is_proxy: &dyn Fn(&s
         let bottom = change.bottom.into();
         let change = Change {
             change: text,
+            scope: if edited.len() == 1 {
+                Scope::OneEdit
+            } else {
+                Scope::SeveralEdits
+            },
+            ceiling: None,
+            command: String::new(),
             edits: edits(&edited, is_proxy),
             bottom,
             gives_up: format!(

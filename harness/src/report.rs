@@ -2,10 +2,17 @@
 //! in JSON Schema, and a test holds one against the other.
 
 mod live;
+mod prediction;
+mod sweep;
 
 pub use live::{
     Changed, LiveCount, LiveGeneration, LiveLink, LiveService, Mixed, STATUS_SCHEMA, SWITCH_SCHEMA, Status, Switched,
 };
+pub use prediction::{
+    Bottom, BudgetCeiling, Capacity, Chance, Change, Distribution, PREDICTION_SCHEMA, PredictedLink, PredictedService,
+    Prediction, Scope, Share, Tries,
+};
+pub use sweep::{Point, SWEEP_SCHEMA, Sweep};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -335,15 +342,34 @@ pub struct Sample {
     pub complete: bool,
 }
 
-/// One suggested change.
+/// One suggested change, applied and run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
     /// What to change.
     pub change: String,
-    /// Calls at the bottom with it.
+    /// Whether it is one edit or several.
+    #[serde(default)]
+    pub scope: Scope,
+    /// What is edited for it.
+    #[serde(default)]
+    pub edits: String,
+    /// Calls at the bottom with it, a total over `requests`.
     pub predicted: Predicted,
     /// Calls counted with it; null until measured.
     pub measured: Option<u64>,
+    /// Requests of that run; a budget needs many before it binds.
+    #[serde(default)]
+    pub requests: u64,
+    /// What the calculator says of a budget, calls at the bottom for one request under steady traffic; null for what is no
+    /// budget.
+    #[serde(default)]
+    pub ceiling: Option<f64>,
+    /// Prediction against observation of that run; null until measured.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
+    /// The command line that repeats that run, without the program's own name.
+    #[serde(default)]
+    pub command: String,
 }
 
 /// One process of the chain.
@@ -424,99 +450,4 @@ impl Comparison {
     pub fn exit_code(&self) -> u8 {
         self.runs.iter().map(Report::exit_code).max().unwrap_or(3)
     }
-}
-
-/// The name of the prediction format.
-pub const PREDICTION_SCHEMA: &str = "retryscope/prediction/v1";
-
-/// What `predict` answers: the arithmetic alone.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Prediction {
-    /// [`PREDICTION_SCHEMA`].
-    pub schema: String,
-    /// The command line that repeats it.
-    pub command: String,
-    /// The chain line, without quotes.
-    pub chain: String,
-    /// The scenario in force, in the keys of a scenario file.
-    pub scenario: serde_json::Value,
-    /// Totals over the run, the top service first.
-    pub services: Vec<PredictedService>,
-    /// The links, the client's first.
-    pub links: Vec<PredictedLink>,
-    /// The bottom service for one request.
-    pub bottom: Bottom,
-    /// How often each caller tries one call.
-    pub tries_per_call: Vec<Tries>,
-    /// The multiplication behind the worst case: `3 x 3 x 3`.
-    pub formula: String,
-    /// What each change leaves, the biggest cut first; changes that do not help are left out.
-    pub changes: Vec<Change>,
-    /// What the numbers rest on, in sentences.
-    pub notes: Vec<String>,
-    /// The seed.
-    pub seed: u64,
-}
-
-/// One row of a prediction.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PredictedService {
-    /// Its name in the chain line.
-    pub service: String,
-    /// `service` or `sidecar`.
-    pub kind: ServiceKind,
-    /// What should arrive.
-    pub predicted: Predicted,
-}
-
-/// What one link should carry.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PredictedLink {
-    /// The caller.
-    pub from: String,
-    /// The callee.
-    pub to: String,
-    /// Attempts that the caller should put on the link, a total over the run.
-    pub sent: Predicted,
-}
-
-/// The bottom service for one request.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Bottom {
-    /// Its name.
-    pub service: String,
-    /// Arrivals in the worst case: as if every arrival that may fail failed.
-    pub worst: Count,
-    /// Expected arrivals; null where no closed form is known.
-    pub mean: Option<f64>,
-    /// Standard deviation of the arrivals; null as `mean`.
-    pub sd: Option<f64>,
-    /// Chance that the request still fails; null as `mean`.
-    pub still_fails: Option<f64>,
-}
-
-/// How often a caller tries one call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Tries {
-    /// The caller.
-    pub caller: String,
-    /// Attempts in its code.
-    pub code: u32,
-    /// Attempts of the proxy under it, for each of them.
-    pub proxy: u32,
-    /// Their product.
-    pub tries: u64,
-}
-
-/// One change and what it leaves.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Change {
-    /// What to change.
-    pub change: String,
-    /// What is edited for it.
-    pub edits: String,
-    /// Arrivals at the bottom for one request, worst case, with it.
-    pub bottom: Count,
-    /// What it gives up.
-    pub gives_up: String,
 }

@@ -1,11 +1,10 @@
 //! What a change of the policy would leave, and the multiplication behind a count.
 
 use crate::acting::{acting, needs_clock};
+use crate::calculator::worst;
 use crate::chain::Chain;
-use crate::clock::Effort;
 use crate::count::Count;
 use crate::exact;
-use crate::prediction::{Draws, solve};
 use crate::topology::Topology;
 
 /// One change and what it leaves.
@@ -104,11 +103,4 @@ fn one_attempt(topology: &Topology, of: impl Fn(usize) -> bool) -> Count {
         }
     }
     worst(&changed)
-}
-
-fn worst(topology: &Topology) -> Count {
-    solve(topology, Draws::Forecast, Effort::Little)
-        .answer
-        .per_request
-        .worst
 }

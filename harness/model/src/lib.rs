@@ -18,6 +18,7 @@
 mod acting;
 mod assemble;
 mod bounds;
+mod calculator;
 mod ceilings;
 mod chain;
 mod chance;
@@ -33,6 +34,7 @@ mod replay;
 mod topology;
 pub mod verdict;
 
+pub use calculator::{Ceiling, ceiling, failing_share, worst};
 pub use changes::{Change, ChangeKind, changes, formula};
 pub use count::Count;
 pub use fault::Fault;

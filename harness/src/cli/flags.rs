@@ -1,6 +1,6 @@
 //! Flags as typed. Values stay text here: `resolve` reads them, with messages of its own.
 
-use super::{CliError, ColorChoice, help, refuse};
+use super::{CliError, ColorChoice, Format, help, refuse};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use std::ffi::OsString;
 
@@ -105,6 +105,8 @@ pub(super) struct RunFlags {
     pub(super) otlp: OtlpFlag,
     #[command(flatten)]
     pub(super) output: OutputFlags,
+    #[command(flatten)]
+    pub(super) shown: ShownFlags,
 }
 
 #[derive(Debug, Args)]
@@ -118,6 +120,8 @@ pub(super) struct PredictFlags {
     pub(super) link: LinkFlag,
     #[command(flatten)]
     pub(super) output: OutputFlags,
+    #[command(flatten)]
+    pub(super) shown: ShownFlags,
 }
 
 #[derive(Debug, Args)]
@@ -137,6 +141,8 @@ pub(super) struct CompareFlags {
     pub(super) otlp: OtlpFlag,
     #[command(flatten)]
     pub(super) output: OutputFlags,
+    #[command(flatten)]
+    pub(super) shown: ShownFlags,
 }
 
 // Read, so that what `up` keeps off its links is refused with the way on; not shown, because all of it is.
@@ -413,6 +419,18 @@ pub(super) struct OutputFlags {
     pub(super) json: Option<String>,
     #[command(flatten)]
     pub(super) color: ColorFlag,
+}
+
+/// Of commands whose result is a page or a picture too.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What comes out")]
+pub(super) struct ShownFlags {
+    /// text, or markdown for a page that others read
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t, ignore_case = true)]
+    pub(super) format: Format,
+    /// A figure of the result, into a file or - for stdout
+    #[arg(long, value_name = "FILE or -", value_hint = ValueHint::FilePath)]
+    pub(super) svg: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -15,15 +15,13 @@ use std::ffi::OsString;
 /// Commands that the design names and nobody obeys.
 const PLANNED_COMMANDS: [&str; 3] = ["sweep", "tour", "audit"];
 /// Flags that the design names and nobody obeys.
-const PLANNED_FLAGS: [&str; 12] = [
+const PLANNED_FLAGS: [&str; 10] = [
     "--mesh",
     "--budget",
     "--prove",
     "--capacity",
     "--guess",
-    "--svg",
     "--html",
-    "--format",
     "--over",
     "--emit",
     "--expect-attempts",

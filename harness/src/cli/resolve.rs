@@ -1,10 +1,10 @@
 //! Flags as meant: every value read, every scenario loaded and validated.
 
 use super::{
-    CliError, Command, Compare, Demo, JsonTarget, Link, Output, Predict, Run, Side, Subject, completions,
+    CliError, Command, Compare, Demo, Destination, Format, Link, Output, Predict, Run, Side, Subject, completions,
     flags::{
         ChainFlags, ColorFlag, CompareFlags, DemoFlags, LinkFlag, LoadFlags, MeasureFlags, OtlpFlag, OutputFlags,
-        PredictFlags, RetryFlags, RunFlags, ScenarioFlags, SidecarFlags, Typed, TypedCommand, ViewerFlag,
+        PredictFlags, RetryFlags, RunFlags, ScenarioFlags, ShownFlags, SidecarFlags, Typed, TypedCommand, ViewerFlag,
     },
     refuse,
 };
@@ -101,7 +101,7 @@ impl Resolver<'_> {
             max_calls: max_calls(&flags.measure)?,
             otlp: self.otlp(&flags.otlp)?,
             viewer: self.viewer(&flags.viewer)?,
-            output: self.output(&flags.output)?,
+            output: self.output_shown(&flags.output, &flags.shown)?,
             subject,
         }))
     }
@@ -121,7 +121,7 @@ impl Resolver<'_> {
         };
         Ok(Command::Predict(Predict {
             subject,
-            output: self.output(&flags.output)?,
+            output: self.output_shown(&flags.output, &flags.shown)?,
         }))
     }
 
@@ -169,7 +169,7 @@ impl Resolver<'_> {
             viewer: self.viewer(&flags.viewer)?,
             max_calls: max_calls(&flags.measure)?,
             otlp: self.otlp(&flags.otlp)?,
-            output: self.output(&flags.output)?,
+            output: self.output_shown(&flags.output, &flags.shown)?,
         }))
     }
 
@@ -210,28 +210,33 @@ impl Resolver<'_> {
     }
 
     pub(super) fn output(&self, flags: &OutputFlags) -> Result<Output, CliError> {
-        let json = match flags.json.as_deref() {
-            None => None,
-            Some("-") => Some(JsonTarget::Stdout),
-            Some("") => return Err(CliError::refused("--json wants a file, or - for stdout")),
-            Some(path) if Path::new(path).is_dir() => {
-                return Err(CliError::refused(format_args!(
-                    "--json {}: this is a folder; name a file in it",
-                    sanitize(path)
-                )));
-            }
-            Some(path) => Some(JsonTarget::File(PathBuf::from(path))),
-        };
         Ok(Output {
-            json,
+            json: destination("--json", flags.json.as_deref())?,
             ..self.output_of_text(&flags.color)
         })
+    }
+
+    /// Of a command whose result is a page or a picture too.
+    pub(super) fn output_shown(&self, flags: &OutputFlags, shown: &ShownFlags) -> Result<Output, CliError> {
+        let output = Output {
+            svg: destination("--svg", shown.svg.as_deref())?,
+            format: shown.format,
+            ..self.output(flags)?
+        };
+        if output.json == Some(Destination::Stdout) && output.svg == Some(Destination::Stdout) {
+            return Err(CliError::refused(
+                "--json - and --svg -: only one of them can have stdout",
+            ));
+        }
+        Ok(output)
     }
 
     /// Text alone.
     pub(super) fn output_of_text(&self, flag: &ColorFlag) -> Output {
         Output {
             json: None,
+            svg: None,
+            format: Format::default(),
             color: flag.color,
             program: self.program.clone(),
         }
@@ -257,6 +262,20 @@ impl Resolver<'_> {
             let way_on = "or set OTEL_TRACES_EXPORTER=none to do without it";
             CliError::refused(format_args!("{ENDPOINT}={}: {right}, {way_on}", sanitize(&url)))
         })
+    }
+}
+
+/// Where a flag says that something goes.
+fn destination(flag: &str, typed: Option<&str>) -> Result<Option<Destination>, CliError> {
+    match typed {
+        None => Ok(None),
+        Some("-") => Ok(Some(Destination::Stdout)),
+        Some("") => Err(CliError::refused(format_args!("{flag} wants a file, or - for stdout"))),
+        Some(path) if Path::new(path).is_dir() => Err(CliError::refused(format_args!(
+            "{flag} {}: this is a folder; name a file in it",
+            sanitize(path)
+        ))),
+        Some(path) => Ok(Some(Destination::File(PathBuf::from(path)))),
     }
 }
 

@@ -148,6 +148,8 @@ fn nothing_at_all_is_the_demo() {
         demo.output,
         Output {
             json: None,
+            svg: None,
+            format: Format::Text,
             color: ColorChoice::Auto,
             program: "target/release/harness".to_owned()
         }
@@ -157,7 +159,7 @@ fn nothing_at_all_is_the_demo() {
     };
     assert_eq!(
         (demo.output.json, demo.output.color),
-        (Some(JsonTarget::Stdout), ColorChoice::Never)
+        (Some(Destination::Stdout), ColorChoice::Never)
     );
     assert_eq!(demo.otlp.as_deref(), Some("http://localhost:4317"));
     assert!(matches!(
@@ -1073,7 +1075,10 @@ fn a_call_says_what_is_sent_and_nothing_about_services() {
             ..Overrides::default()
         }
     );
-    assert_eq!((call.change.source, call.output.json), (None, Some(JsonTarget::Stdout)));
+    assert_eq!(
+        (call.change.source, call.output.json),
+        (None, Some(Destination::Stdout))
+    );
     for (words, named) in [
         (
             &["--attempts-at", "pricing=2"][..],

@@ -1,10 +1,10 @@
 //! Commands for a chain that stays up: keep it, call it, break and repair it, look at it.
 
 use super::{
-    Answer, Failure, NOT_MEASURED, control_token, delivered,
+    Answer, Failure, NOT_MEASURED, Targets, control_token, delivered,
     measure::{Runner, changed},
     signals::interrupts,
-    standing, style, target, warn,
+    standing, style, warn,
 };
 use crate::{
     cli::{Call, Link, Ports, Status, Subject, Switch, SwitchTo, Up},
@@ -229,7 +229,7 @@ impl Drop for Ready<'_> {
 
 /// One request to a chain that is up, and all that it caused.
 pub(super) async fn call(command: Call) -> Result<Answer, Failure> {
-    let target = target(&command.output)?;
+    let targets = Targets::of(&command.output)?;
     let mut runner = Runner::new(
         DEFAULT_MAX_CALLS,
         command.otlp.as_deref(),
@@ -258,14 +258,14 @@ pub(super) async fn call(command: Call) -> Result<Answer, Failure> {
     Ok(Answer {
         exit_code,
         shown: text::call(report, said, &command.output.program, style(&command.output)),
-        json: target.map(|target| (target, json::report(report))),
+        files: targets.with(|| json::report(report), String::new),
         missed: Vec::new(),
     })
 }
 
 /// Other settings for a chain that is up.
 pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
-    let target = target(&command.output)?;
+    let targets = Targets::of(&command.output)?;
     let mut standing = standing(&command.link).await?;
     let before = standing.configs();
     let said = said(&command.to, &command.link);
@@ -295,7 +295,7 @@ pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
     Ok(Answer {
         exit_code: 0,
         shown: text::switched(&switched, &command.output.program, style(&command.output)),
-        json: target.map(|target| (target, json::switched(&switched))),
+        files: targets.with(|| json::switched(&switched), String::new),
         missed: Vec::new(),
     })
 }
@@ -439,14 +439,14 @@ fn changes(before: &[Config], settings: &[Settings]) -> Vec<Changed> {
 
 /// What a chain that is up has counted.
 pub(super) async fn status(command: Status) -> Result<Answer, Failure> {
-    let target = target(&command.output)?;
+    let targets = Targets::of(&command.output)?;
     let standing = standing(&command.link).await?;
     let flag = command.link.is_flagged.then_some(&command.link.attach);
     let status = status::read(&standing, flag).await.map_err(RunError::from)?;
     Ok(Answer {
         exit_code: 0,
         shown: text::status(&status, &command.output.program, style(&command.output)),
-        json: target.map(|target| (target, json::status(&status))),
+        files: targets.with(|| json::status(&status), String::new),
         missed: Vec::new(),
     })
 }

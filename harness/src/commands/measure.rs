@@ -1,16 +1,16 @@
 //! Commands that measure, and the arithmetic alone.
 
-use super::{Answer, Failure, NOT_MEASURED, delivered, missed, signals::interrupts, standing, style, target, warn};
+use super::{Answer, Failure, NOT_MEASURED, Targets, delivered, missed, signals::interrupts, standing, style, warn};
 use crate::{
-    cli::{Compare, Demo, Link, Output, Predict, Run, Side, Subject},
+    cli::{Compare, Demo, Format, Link, Output, Predict, Run, Side, Subject},
     expect::Expectation,
     fleet::this_program,
     forward::Forward,
-    output::Target,
     predict::predict,
     render::{
-        json,
+        json, markdown,
         progress::Progress,
+        svg,
         text::{self, Style},
     },
     report::{COMPARISON_SCHEMA, Comparison, Report},
@@ -28,7 +28,7 @@ const MAX_REPORT: u64 = 256 * 1024 * 1024;
 
 /// The arithmetic alone.
 pub(super) async fn predicted(command: Predict) -> Result<Answer, Failure> {
-    let target = target(&command.output)?;
+    let targets = Targets::of(&command.output)?;
     let mut flag = None;
     let scenario = match command.subject {
         Subject::Own { scenario, .. } => *scenario,
@@ -41,18 +41,22 @@ pub(super) async fn predicted(command: Predict) -> Result<Answer, Failure> {
     if let Some(flag) = flag {
         prediction.command = format!("{} {flag}", prediction.command);
     }
-    let shown = text::prediction(&prediction, &command.output.program, style(&command.output));
+    let output = &command.output;
+    let shown = match output.format {
+        Format::Text => text::prediction(&prediction, &output.program, style(output)),
+        Format::Markdown => markdown::prediction(&prediction),
+    };
     Ok(Answer {
         exit_code: 0,
         shown,
-        json: target.map(|target| (target, json::prediction(&prediction))),
+        files: targets.with(|| json::prediction(&prediction), || svg::prediction(&prediction)),
         missed: Vec::new(),
     })
 }
 
 /// One scenario, or one chain that is up.
 pub(super) async fn measured(command: Run) -> Result<Answer, Failure> {
-    let target = target(&command.output)?;
+    let targets = Targets::of(&command.output)?;
     let mut runner = Runner::new(
         command.max_calls,
         command.otlp.as_deref(),
@@ -60,18 +64,22 @@ pub(super) async fn measured(command: Run) -> Result<Answer, Failure> {
         &command.output,
     )?;
     let report = runner.run(command.subject).await?.report;
-    let shown = text::run(&report, &command.output.program, style(&command.output));
+    let output = &command.output;
+    let shown = match output.format {
+        Format::Text => text::run(&report, &output.program, style(output)),
+        Format::Markdown => markdown::run(&report),
+    };
     Ok(Answer {
         exit_code: report.exit_code(),
         shown,
-        json: target.map(|target| (target, json::report(&report))),
+        files: targets.with(|| json::report(&report), || svg::run(&report)),
         missed: missed(std::slice::from_ref(&report)),
     })
 }
 
 /// The headline. Stays behind it where it is asked to.
 pub(super) async fn demo(command: Demo) -> Result<u8, Failure> {
-    let target = target(&command.output)?;
+    let targets = Targets::of(&command.output)?;
     let mut runner = Runner::new(
         crate::scenario::DEFAULT_MAX_CALLS,
         command.otlp.as_deref(),
@@ -100,7 +108,7 @@ pub(super) async fn demo(command: Demo) -> Result<u8, Failure> {
         }
     }
     let is_whole = runs.len() == 2;
-    let answer = side_by_side(runs, is_whole.then_some(text::demo as Screen), target, &runner);
+    let answer = side_by_side(runs, is_whole.then_some(text::demo as Screen), targets, &runner);
     let exit_code = delivered(answer, command.output.clone()).await?;
     if command.stays {
         runner.interrupted().await;
@@ -110,7 +118,7 @@ pub(super) async fn demo(command: Demo) -> Result<u8, Failure> {
 
 /// Several, side by side.
 pub(super) async fn compared(command: Compare) -> Result<Answer, Failure> {
-    let target = target(&command.output)?;
+    let targets = Targets::of(&command.output)?;
     // Files first: a report that cannot be read is known before anything runs.
     let mut saved = Vec::new();
     for side in &command.sides {
@@ -139,7 +147,7 @@ pub(super) async fn compared(command: Compare) -> Result<Answer, Failure> {
     Ok(side_by_side(
         runs,
         is_comparison.then_some(text::comparison as Screen),
-        target,
+        targets,
         &runner,
     ))
 }
@@ -148,7 +156,7 @@ pub(super) async fn compared(command: Compare) -> Result<Answer, Failure> {
 type Screen = fn(&Comparison, &str, Style) -> String;
 
 /// Several runs on one screen; one after another where a comparison was cut short and none fits.
-fn side_by_side(runs: Vec<Report>, screen: Option<Screen>, target: Option<Target>, runner: &Runner<'_>) -> Answer {
+fn side_by_side(runs: Vec<Report>, screen: Option<Screen>, targets: Targets, runner: &Runner<'_>) -> Answer {
     let output = runner.output;
     let schema = COMPARISON_SCHEMA.to_owned();
     let trace_difference_url = difference(runner.viewer.as_ref(), &runs);
@@ -157,14 +165,15 @@ fn side_by_side(runs: Vec<Report>, screen: Option<Screen>, target: Option<Target
         runs,
         trace_difference_url,
     };
-    let shown = match screen {
-        Some(screen) => screen(&comparison, &output.program, style(output)),
-        None => each(&comparison.runs, output),
+    let shown = match (output.format, screen) {
+        (Format::Markdown, _) => markdown::comparison(&comparison),
+        (Format::Text, Some(screen)) => screen(&comparison, &output.program, style(output)),
+        (Format::Text, None) => each(&comparison.runs, output),
     };
     Answer {
         exit_code: runner.exit_code(comparison.exit_code()),
         shown,
-        json: target.map(|target| (target, json::comparison(&comparison))),
+        files: targets.with(|| json::comparison(&comparison), || svg::comparison(&comparison)),
         missed: missed(&comparison.runs),
     }
 }

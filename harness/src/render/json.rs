@@ -1,6 +1,6 @@
 //! Reports as JSON: pretty, ended by a newline, and safe to print on a terminal as it is.
 
-use crate::report::{Comparison, Prediction, Report, Status, Switched};
+use crate::report::{Comparison, Prediction, Report, Status, Sweep, Switched};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -17,6 +17,11 @@ pub fn comparison(comparison: &Comparison) -> Vec<u8> {
 /// The arithmetic alone.
 pub fn prediction(prediction: &Prediction) -> Vec<u8> {
     pretty(prediction)
+}
+
+/// One run for each value.
+pub fn sweep(sweep: &Sweep) -> Vec<u8> {
+    pretty(sweep)
 }
 
 /// The state of a running chain.

@@ -4,7 +4,9 @@
 //! counts or judges: every figure is the report's own, or a difference or a sum of its figures.
 
 pub mod json;
+pub mod markdown;
 pub mod progress;
+pub mod svg;
 pub mod text;
 
 use anstream::{AutoStream, ColorChoice};

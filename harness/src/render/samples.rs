@@ -5,7 +5,7 @@ use crate::report::{
     Advice, Arrival, Bottom, COMPARISON_SCHEMA, Change, Changed, Comparison, Count, Expected, Latency, Link, LiveCount,
     LiveGeneration, LiveLink, LiveService, Mixed, Note, Operations, PREDICTION_SCHEMA, Predicted, PredictedLink,
     PredictedService, Prediction, PredictionKind, Process, Reason, Receipt, Repeats, Report, SCHEMA, STATUS_SCHEMA,
-    SWITCH_SCHEMA, Sample, Service, ServiceKind, Status, Switched, Times, Timing, Tries, Verdict,
+    SWITCH_SCHEMA, Sample, Scope, Service, ServiceKind, Status, Switched, Times, Timing, Tries, Verdict,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -669,8 +669,14 @@ pub(crate) fn full() -> Report {
     }];
     report.advice = vec![Advice {
         change: "one owner".to_owned(),
+        scope: Scope::SeveralEdits,
+        edits: "2 services".to_owned(),
         predicted: exact(3),
         measured: Some(3),
+        requests: 1,
+        ceiling: None,
+        verdict: Some(Verdict::AsPredicted),
+        command: "run --owner frontend".to_owned(),
     }];
     report.processes = vec![Process {
         service: "inventory".to_owned(),
@@ -705,8 +711,11 @@ pub(crate) fn prediction() -> Prediction {
     let change = |change: &str, edits: &str, bottom: u128, gives_up: &str| Change {
         change: change.to_owned(),
         edits: edits.to_owned(),
+        scope: Scope::SeveralEdits,
         bottom: Count::Of(bottom),
+        ceiling: None,
         gives_up: gives_up.to_owned(),
+        command: "run --owner frontend".to_owned(),
     };
     Prediction {
         schema: PREDICTION_SCHEMA.to_owned(),
@@ -720,6 +729,8 @@ pub(crate) fn prediction() -> Prediction {
                 service: row.service.clone(),
                 kind: row.kind,
                 predicted: row.predicted.clone(),
+                per_second: None,
+                distribution: None,
             })
             .collect(),
         links: report
@@ -749,6 +760,10 @@ pub(crate) fn prediction() -> Prediction {
             ),
             change("2 attempts at every hop", "3 services", 8, ""),
         ],
+        shares: Vec::new(),
+        budget: None,
+        rate: None,
+        capacity: None,
         notes: vec!["Exact for a service that is down".to_owned()],
         seed: 27,
     }

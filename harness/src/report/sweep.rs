@@ -1,0 +1,63 @@
+//! What `sweep` answers: one run for each value of what is varied.
+
+use super::Report;
+use serde::{Deserialize, Serialize};
+
+/// The name of this format.
+pub const SWEEP_SCHEMA: &str = "retryscope/sweep/v1";
+
+/// One run for each value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sweep {
+    /// [`SWEEP_SCHEMA`].
+    pub schema: String,
+    /// The command line that repeats it, without the program's own name.
+    pub command: String,
+    /// What is varied, as typed: `p`, `attempts`, `services.pricing.retry.attempts`.
+    pub over: String,
+    /// The points, in the order of the values.
+    pub points: Vec<Point>,
+    /// The seed of drawn faults.
+    pub seed: u64,
+}
+
+impl Sweep {
+    /// The worst of the points, 3 before 1.
+    pub fn exit_code(&self) -> u8 {
+        self.points
+            .iter()
+            .map(|point| point.report.exit_code())
+            .max()
+            .unwrap_or(3)
+    }
+}
+
+/// One value, what was predicted for it and what came.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The value as it was set.
+    pub value: String,
+    /// The same as a number; null where it is none.
+    pub number: Option<f64>,
+    /// Expected calls at the bottom for one request, by the closed form and not by the draws of this run; null where none is
+    /// known.
+    pub mean: Option<f64>,
+    /// Chance that a request still fails, by the closed form; null as `mean`.
+    pub still_fails: Option<f64>,
+    /// The run.
+    pub report: Report,
+}
+
+impl Point {
+    /// Calls that arrived at the bottom for one request.
+    pub fn received(&self) -> Option<f64> {
+        self.report.services.last().and_then(|row| row.amplification)
+    }
+
+    /// The share of the requests that failed; `None` where none had an end.
+    pub fn failed(&self) -> Option<f64> {
+        let operations = &self.report.operations;
+        let ended = operations.ok + operations.failed;
+        (ended > 0).then(|| operations.failed as f64 / ended as f64)
+    }
+}
