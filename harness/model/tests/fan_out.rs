@@ -5,7 +5,8 @@
 mod support;
 
 use model::{
-    Code, Count, Draws, FanOut, Fault, Kind, Predicted, Prediction, Topology, ceiling, fault, formula, predict, worst,
+    Code, Count, Draws, FanOut, Fault, Kind, Predicted, Prediction, Throttle, Topology, ceiling, fault, formula,
+    predict, worst,
 };
 use std::collections::BTreeMap;
 use support::{
@@ -323,9 +324,19 @@ fn calls_in_any_order_stay_within_and_what_is_exact_does_not_depend_on_it() {
         let kind = prediction.services.last().unwrap().received.kind;
         bounds += u32::from(kind == Kind::Bounds);
         exact += u32::from(kind == Kind::Exact);
+        // A bucket that nothing empties: it changes no count, and hides the order of things from the model.
+        let mut limited = topology.clone();
+        for caller in &mut limited.callers {
+            caller.policy.throttle = Some(Throttle {
+                max_milli: 1_000_000_000,
+                ratio_milli: 1_000,
+            });
+        }
+        let bounds_of_it = predict(&limited, Draws::Replay);
         for _ in 0..4 {
             let counted = in_any_order(&topology, &mut random);
             assert_within(&topology, &prediction, &counted);
+            assert_within(&limited, &bounds_of_it, &counted);
         }
     }
     assert!(bounds > 50 && exact > 1_000, "{bounds} {exact}");
