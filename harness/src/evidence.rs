@@ -523,7 +523,9 @@ fn owner(scenario: &Scenario) -> String {
 
 /// Most arrivals at the bottom that the configuration allows for one request.
 fn declared_attempts(scenario: &Scenario) -> Count {
-    let product = attempts(scenario).try_fold(1_u128, |product, (_, attempts)| product.checked_mul(attempts.into()));
+    let attempts = attempts(scenario).map(|(_, attempts)| attempts);
+    let mut factors = attempts.chain(scenario.chain.services.iter().map(|service| service.calls));
+    let product = factors.try_fold(1_u128, |product, factor| product.checked_mul(factor.into()));
     product.map_or(Count::Beyond, Count::Of)
 }
 

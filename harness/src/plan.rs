@@ -2,7 +2,7 @@
 
 use crate::scenario::Load;
 use chassis::{
-    config::{Config, Layer, OnFailure, PassedOn, TransportCodes},
+    config::{Config, FanOut, Layer, OnFailure, PassedOn, TransportCodes},
     fault::Scope,
     policy::{Budget, Commit, Jitter, Policy, RetryOn},
 };
@@ -69,6 +69,11 @@ fn service(config: &Config) -> model::Service {
             PassedOn::AtMost(most) => model::PassesOn::AtMost(micros(most)),
         },
         detached: config.detached,
+        calls: config.calls,
+        fan_out: match config.fan_out {
+            FanOut::Sequence => model::FanOut::Sequence,
+            FanOut::Parallel => model::FanOut::Parallel,
+        },
     }
 }
 

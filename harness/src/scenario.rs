@@ -40,7 +40,7 @@ pub use values::{MAX_CONCURRENCY, MAX_DEADLINE, MAX_DEPTH, MAX_ITEM, MAX_REQUEST
 
 use crate::chain_line::ChainLineError;
 use chassis::{
-    config::{OnFailure, PassedOn, TransportCodes},
+    config::{FanOut, OnFailure, PassedOn, TransportCodes},
     fault::ServiceFault,
     policy::{Policy, RetryOn},
 };
@@ -177,6 +177,10 @@ pub struct Service {
     pub deadline: PassedOn,
     /// Whether its work goes on when its caller has left.
     pub detached: bool,
+    /// How often it calls the next one for each arrival; 1 at the bottom.
+    pub calls: u32,
+    /// How it makes several calls.
+    pub fan_out: FanOut,
 }
 
 /// What is sent.

@@ -82,6 +82,8 @@ fn service(service: &Service, totals: &lab::Totals) -> LiveService {
         on_failure: calls.then(|| config.on_failure.to_string()),
         deadline: calls.then(|| config.deadline.to_string()),
         detached: config.detached,
+        calls: calls.then_some(config.calls),
+        fan_out: calls.then(|| config.fan_out.to_string()),
         transport_codes: config.transport_codes.to_string(),
         fault: config.fault.to_string(),
         client_fault: config.client_fault.filter(|_| calls).map(|fault| fault.to_string()),

@@ -13,6 +13,7 @@ mod chance;
 mod compose;
 mod damage;
 mod envoy;
+mod fan_out;
 mod foreign;
 mod formats;
 mod hands_on;
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 19] = [
+    let groups: [Vec<Trial>; 20] = [
         // First: it wants the usual ports, and every connection that the others close keeps a port of its own for a minute.
         readme::tests(),
         walls::tests(),
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         hands_on::tests(),
         policies::tests(),
         property::tests(),
+        fan_out::tests(),
         proxies::tests(),
         envoy::tests(),
         amplification::tests(),

@@ -4,7 +4,7 @@
 //! beyond everything that can happen is counted as one without: that keeps closed forms and large counts.
 
 use crate::fault::{Fault, Kind, When};
-use crate::topology::{Budget, Caller, Code, Layer, PassesOn, Topology};
+use crate::topology::{Budget, Caller, Code, Layer, PassesOn, Service, Topology};
 
 /// How far two events lie apart whose order is taken for certain, microseconds.
 pub(crate) const APART_US: u64 = 5_000;
@@ -21,9 +21,22 @@ const INSTANT_US: u64 = 100_000;
 /// A wait that is none, microseconds: the shortest that an Envoy can be told, which takes no longer than a call through it.
 const NO_WAIT_US: u64 = 1_000;
 
-/// How long a call or an answer may be on its way while so many requests are under way.
+/// How long a call or an answer may be on its way while so many requests and calls are under way.
 pub(crate) fn hop_us(topology: &Topology) -> u64 {
-    (HOP_US * topology.load.concurrency.clamp(1, topology.load.requests.max(1))).min(MOST_HOP_US)
+    let requests = topology.load.concurrency.clamp(1, topology.load.requests.max(1));
+    let calls = parallel_calls(&topology.services);
+    HOP_US.saturating_mul(requests).saturating_mul(calls).min(MOST_HOP_US)
+}
+
+/// How many calls of one request are under way at once below these services, at most.
+fn parallel_calls(services: &[Service]) -> u64 {
+    let calls = services.iter().filter(|service| service.is_parallel());
+    calls.fold(1, |calls, service| calls.saturating_mul(service.calls.into()))
+}
+
+/// Whether a service above this link has several calls under way at once.
+pub(crate) fn is_in_parallel(topology: &Topology, hop: usize) -> bool {
+    topology.services.iter().take(hop).any(Service::is_parallel)
 }
 
 /// Takes away what cannot act.
@@ -49,13 +62,19 @@ pub(crate) fn overlaps(topology: &Topology) -> bool {
     load.requests > 1 && (load.concurrency > 1 || load.interval_us.is_some())
 }
 
-/// How many requests are under way at once, at most.
-pub(crate) fn at_once(topology: &Topology) -> u64 {
-    if overlaps(topology) {
+/// How many calls are under way at once on a link, at most.
+pub(crate) fn at_once(topology: &Topology, hop: usize) -> u64 {
+    let requests = if overlaps(topology) {
         topology.load.concurrency
     } else {
         1
-    }
+    };
+    requests.saturating_mul(parallel_calls(&topology.services[..hop]))
+}
+
+/// Whether attempts of different calls may be under way at once.
+fn is_crowded(topology: &Topology) -> bool {
+    overlaps(topology) || topology.services.iter().any(Service::is_parallel)
 }
 
 fn drop_idle_policy(caller: &mut Caller) {
@@ -93,13 +112,13 @@ impl Fault {
 
 /// An overload that so few requests cannot cause is none, and one of capacity 0 is a failure.
 fn calm_overloads(topology: &mut Topology) {
-    let at_once = at_once(topology);
+    let at_once: Vec<u64> = (0..topology.services.len()).map(|hop| at_once(topology, hop)).collect();
     let alone = !leaves(topology) && topology.services.iter().all(|service| !service.detached);
     // Work whose caller was cut off is in flight besides, until that is known.
     let cut_off: Vec<bool> = (0..topology.services.len())
         .map(|hop| is_cut_off(topology, hop))
         .collect();
-    for (service, cut_off) in topology.services.iter_mut().zip(cut_off) {
+    for ((service, cut_off), at_once) in topology.services.iter_mut().zip(cut_off).zip(at_once) {
         if let Kind::Overload { capacity, code } = service.fault.kind {
             if capacity == 0 {
                 service.fault.kind = Kind::Fail(crate::fault::Fail {
@@ -138,6 +157,10 @@ fn longest(topology: &Topology) -> Longest {
         let inside = caller.client_fault.filter(|client| client.inside);
         let outside = caller.client_fault.filter(|client| !client.inside);
         let delay_us = |fault: &Fault| fault.longest_ms().saturating_mul(1_000);
+        let service = &topology.services[index];
+        if !service.is_parallel() {
+            below = below.saturating_mul(service.calls.max(1).into());
+        }
         let mut attempt = below.saturating_add(2 * hop).saturating_add(delay_us(fault));
         attempt = attempt.saturating_add(inside.map_or(0, |client| delay_us(&client.fault)));
         if fault.kind == Kind::Hang {
@@ -224,7 +247,9 @@ fn drop_far_timers(topology: &mut Topology) {
     for (index, service) in topology.services.iter_mut().enumerate() {
         // The time runs from the arrival, so that a delay of the service's own is part of it.
         let own = service.fault.longest_ms().saturating_mul(1_000);
-        let below = longest.calls.get(index + 1).copied().unwrap_or(0).saturating_add(own);
+        let calls = if service.is_parallel() { 1 } else { service.calls.max(1) };
+        let below = longest.calls.get(index + 1).copied().unwrap_or(0);
+        let below = below.saturating_mul(calls.into()).saturating_add(own);
         if let PassesOn::AtMost(limit) = service.passes_on
             && is_far(limit, below)
         {
@@ -235,7 +260,6 @@ fn drop_far_timers(topology: &mut Topology) {
 
 /// The callers whose budget lets through every retry that this traffic can ask for.
 fn idle_budgets(topology: &Topology) -> Vec<usize> {
-    let at_once = at_once(topology);
     // Calls on a link at most, each caller above making all its attempts.
     let mut calls = topology.load.requests;
     let mut idle = Vec::new();
@@ -248,7 +272,7 @@ fn idle_budgets(topology: &Topology) -> Vec<usize> {
         let is_idle = match caller.policy.budget {
             None => false,
             Some(Budget::InFlight { min_concurrency, .. }) => {
-                !hedges && !left_over && !is_cut_off(topology, index) && at_once <= min_concurrency
+                !hedges && !left_over && !is_cut_off(topology, index) && at_once(topology, index) <= min_concurrency
             }
             Some(Budget::Window { reserve_milli, .. }) => retries.saturating_mul(1_000) <= reserve_milli,
         };
@@ -256,6 +280,7 @@ fn idle_budgets(topology: &Topology) -> Vec<usize> {
             idle.push(index);
         }
         calls = calls.saturating_mul(caller.attempts.into());
+        calls = calls.saturating_mul(topology.services[index].calls.max(1).into());
     }
     idle
 }
@@ -313,7 +338,7 @@ fn is_timed(topology: &Topology) -> bool {
         caller.policy.attempt_timeout_us.is_some()
             || caller.policy.hedge_us.is_some()
             || matches!(caller.policy.budget, Some(Budget::Window { .. }))
-            || (overlaps(topology) && (caller.policy.budget.is_some() || caller.policy.throttle.is_some()))
+            || (is_crowded(topology) && (caller.policy.budget.is_some() || caller.policy.throttle.is_some()))
     };
     load.deadline_us.is_some()
         || load.cancel_after_us.is_some()
@@ -321,7 +346,7 @@ fn is_timed(topology: &Topology) -> bool {
         || topology.services.iter().any(|service| {
             matches!(service.passes_on, PassesOn::AtMost(_))
                 || service.fault.kind == Kind::Hang
-                || (overlaps(topology) && matches!(service.fault.kind, Kind::Overload { .. }))
+                || (is_crowded(topology) && matches!(service.fault.kind, Kind::Overload { .. }))
         })
 }
 
@@ -346,11 +371,8 @@ pub(crate) fn shares_connections(topology: &Topology) -> bool {
     let is_crowded = overlaps(topology)
         || topology.callers.iter().any(|caller| caller.policy.hedge_us.is_some())
         || topology.services.iter().any(|service| service.detached);
-    is_crowded
-        && topology
-            .services
-            .iter()
-            .any(|service| service.fault.kind.cuts_connections())
+    let cuts = |hop: usize| topology.services[hop].fault.kind.cuts_connections();
+    (0..topology.services.len()).any(|hop| cuts(hop) && (is_crowded || is_in_parallel(topology, hop)))
 }
 
 /// Whether the caller on this link may be cut off in the middle of its call: its own arrival shares a connection that another one

@@ -1,4 +1,5 @@
-//! `first` that counts over the process while requests overlap: intervals that any order of arrivals stays within.
+//! `first` that counts over the process while requests overlap, or over calls of one request that do: intervals that any order
+//! of arrivals stays within.
 //!
 //! With one such `first=N` and nothing drawn, each request behaves as if `first=f` counted over it alone, where f is the
 //! number of its own arrivals that came in time; and the f of all requests add up to N, unless even all arrivals of a
@@ -16,7 +17,7 @@ const MOST_POINTS: u64 = 4_096;
 
 pub(crate) fn run(chain: &Chain) -> Answer {
     let mut answer = match chain.process_counters()[..] {
-        [hop] if !chain.draws() => one_counter(chain, hop),
+        [hop] if !chain.draws() && chain.orders_calls() => one_counter(chain, hop),
         _ => None,
     }
     .unwrap_or_else(|| Answer::from_extent(chain, &chance::extent_of_free_choice(chain), Kind::Bounds));

@@ -15,7 +15,7 @@ use crate::count::Count;
 use crate::ended::Ended;
 use crate::fault::{Fault, Kind, When};
 use crate::prediction::{Kind as PredictedKind, PerRequest, Predicted};
-use crate::topology::{Budget, Caller, Code, Throttle, Topology};
+use crate::topology::{Budget, Caller, Code, FanOut, Throttle, Topology};
 use std::collections::BTreeSet;
 
 /// At least, and at most.
@@ -139,7 +139,7 @@ fn ranges(topology: &Topology, layout: &Layout, requests: u64) -> Vec<Range> {
         ] {
             totals[layout.at(hop, what)] = range;
         }
-        calls = own;
+        calls = fanned(topology, hop, own, &ends);
     }
     totals[layout.arrivals()] = arrivals;
     for code in &layout.codes {
@@ -151,6 +151,29 @@ fn ranges(topology: &Topology, layout: &Layout, requests: u64) -> Vec<Range> {
         };
     }
     totals
+}
+
+/// The calls that a service makes whose work begins so often. A sequence ends with the first that fails.
+fn fanned(topology: &Topology, hop: usize, works: Range, ends: &[BTreeSet<Ended>]) -> Range {
+    let service = &topology.services[hop];
+    let Some(ends) = ends.get(hop + 1).filter(|_| service.calls > 1) else {
+        return works;
+    };
+    let all = Count::from(u64::from(service.calls));
+    let no_failure = certain(ends) == Some(Code::OK)
+        && topology.callers[hop + 1].client_fault.is_none()
+        && !leaves(topology)
+        && !is_cut_off(topology, hop + 1);
+    let (least, most) = match (service.fan_out, may_end(ends, Code::OK)) {
+        (FanOut::Parallel, _) => (all, all),
+        (FanOut::Sequence, _) if no_failure => (all, all),
+        (FanOut::Sequence, true) => (Count::ONE, all),
+        (FanOut::Sequence, false) => (Count::ONE, Count::ONE),
+    };
+    Range {
+        min: works.min * least,
+        max: works.max * most,
+    }
 }
 
 /// Whether a request ends as its call does: nothing fails it before, and the client does not leave.
@@ -361,14 +384,16 @@ fn budgeted(topology: &Topology, hop: usize, budget: Budget, calls: Range) -> (C
             percent_milli,
             min_concurrency,
         } => {
-            let at_once = acting::at_once(topology);
+            let at_once = acting::at_once(topology, hop);
             let limit = (percent_milli * at_once / 100_000).max(min_concurrency);
             let (shortest, longest) = acting::attempt_us(topology, hop);
             let is_hedged = topology.callers[..=hop]
                 .iter()
                 .any(|caller| caller.policy.hedge_us.is_some());
             let wanted = wanted(calls.max);
-            if limit >= at_once || shortest == 0 || is_hedged || topology.load.interval_us.is_some() {
+            // Calls that wait for each other leave lanes empty.
+            let waits = acting::is_in_parallel(topology, hop);
+            if limit >= at_once || shortest == 0 || is_hedged || waits || topology.load.interval_us.is_some() {
                 return (Count::ZERO, wanted);
             }
             // Retries take `limit` of `at_once` lanes at most, and each lasts `shortest` at least, while the others last

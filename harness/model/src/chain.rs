@@ -24,6 +24,9 @@ pub(crate) struct Hop {
     pub(crate) caller: Caller,
     pub(crate) trouble: Trouble,
     pub(crate) on_failure: Option<Code>,
+    /// How often the service calls the next, at least 1.
+    pub(crate) calls: u32,
+    pub(crate) is_parallel: bool,
     /// Whether an attempt path may come here more than once in a request.
     pub(crate) repeats_paths: bool,
 }
@@ -130,6 +133,8 @@ impl Chain {
                     trouble: Trouble::new(service.fault, load.requests, caller),
                     caller: caller.clone(),
                     on_failure: service.on_failure,
+                    calls: service.calls.max(1),
+                    is_parallel: service.is_parallel(),
                     repeats_paths,
                 }
             })
@@ -160,9 +165,16 @@ impl Chain {
         (0..self.hops.len()).filter(|hop| counts(&self.hops[*hop])).collect()
     }
 
-    /// Whether the order of arrivals is known as far as it matters: requests do not overlap, or share no `first`.
+    /// Whether the order of arrivals is known as far as it matters: requests do not overlap, or share no `first`, and nor do
+    /// calls of one request.
     pub(crate) fn orders_itself(&self) -> bool {
-        self.one_at_a_time || self.process_counters().is_empty()
+        (self.one_at_a_time || self.process_counters().is_empty()) && self.orders_calls()
+    }
+
+    /// Whether no `first` counts below a service that has several calls under way at once.
+    pub(crate) fn orders_calls(&self) -> bool {
+        let top = self.hops.iter().position(|hop| hop.is_parallel);
+        top.is_none_or(|top| (self.hops[top + 1..].iter()).all(|hop| hop.trouble.first() == First::Every))
     }
 
     pub(crate) fn is_bottom(&self, hop: usize) -> bool {

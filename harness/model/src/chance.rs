@@ -204,6 +204,8 @@ struct Recursion<'a> {
     fresh: State,
     calls: BTreeMap<(usize, State), Ends>,
     attempts: BTreeMap<(usize, State), Ends>,
+    /// All calls of one arrival, by the service that makes them.
+    asked: BTreeMap<(usize, State), Ends>,
     /// The steps left; `None` without a limit.
     steps: Option<u64>,
 }
@@ -219,6 +221,7 @@ impl<'a> Recursion<'a> {
             fresh: chain.hops.iter().map(left).collect(),
             calls: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            asked: BTreeMap::new(),
             steps: Some(MOST_STEPS),
         }
     }
@@ -344,6 +347,40 @@ impl<'a> Recursion<'a> {
         Some(ends)
     }
 
+    /// All calls that an arrival makes. Parallel ones are independent of each other: no `first` counts below them.
+    fn asked(&mut self, hop: usize, state: &State) -> Option<Ends> {
+        let service = &self.chain.hops[hop];
+        if service.calls == 1 {
+            return self.call(hop + 1, state);
+        }
+        let key = (hop, state.clone());
+        if let Some(known) = self.asked.get(&key) {
+            return Some(known.clone());
+        }
+        let mut ends = BTreeMap::new();
+        // Those that have not failed so far, and in parallel those that have.
+        let mut alive = BTreeMap::from([((Ended::from(Code::OK), state.clone()), Spread::nothing(self.chain))]);
+        for _ in 0..service.calls {
+            let mut next = BTreeMap::new();
+            for ((so_far, state), before) in alive {
+                for ((ended, left), spread) in self.call(hop + 1, &state)?.iter() {
+                    self.count_step()?;
+                    let ended = if so_far.code.is_failure() { so_far } else { *ended };
+                    let end = (ended, left.clone());
+                    let goes_on = service.is_parallel || !ended.code.is_failure();
+                    mix(if goes_on { &mut next } else { &mut ends }, end, before.then(spread));
+                }
+            }
+            alive = next;
+        }
+        for (end, spread) in alive {
+            mix(&mut ends, end, spread);
+        }
+        let ends = Rc::new(ends);
+        self.asked.insert(key, ends.clone());
+        Some(ends)
+    }
+
     /// The service's own work, and a failure in place of its success if one is given.
     fn work(
         &mut self,
@@ -365,7 +402,7 @@ impl<'a> Recursion<'a> {
         if chain.is_bottom(hop) {
             end(chain.bottom_answer(), state.clone(), before.clone());
         } else {
-            for ((ended, left), spread) in self.call(hop + 1, state)?.iter() {
+            for ((ended, left), spread) in self.asked(hop, state)?.iter() {
                 self.count_step()?;
                 end(
                     ended.translated(chain.hops[hop].on_failure),

@@ -1,7 +1,7 @@
 //! What a change of the policy would leave, and the multiplication behind a count.
 
 use crate::acting::{acting, needs_clock};
-use crate::calculator::worst;
+use crate::calculator::{fanning, worst};
 use crate::chain::Chain;
 use crate::count::Count;
 use crate::exact;
@@ -58,30 +58,30 @@ pub fn changes(topology: &Topology) -> Vec<Change> {
     changes
 }
 
-/// The multiplication behind the worst case at the bottom, such as `3 x 3 x 3`: the attempts of every caller whose
-/// attempts multiply what is sent there, without ones; `1` if nobody's do; the number alone where limits or times leave less
-/// than the product.
+/// The multiplication behind the worst case at the bottom, such as `3 x 2 calls x 3`: the attempts of every caller whose
+/// attempts multiply what is sent there, without ones, and the calls of every service whose calls do; `1` if nothing does; the
+/// number alone where limits, times or the end of a sequence leave less than the product.
 pub fn formula(topology: &Topology) -> String {
     let acts = acting(topology);
     let chain = Chain::new(&acts);
-    let multiplies: Vec<bool> = if needs_clock(&acts) || chain.draws() || !chain.orders_itself() {
+    let multiplies: Vec<(bool, bool)> = if needs_clock(&acts) || chain.draws() || !chain.orders_itself() {
         let now = worst(topology);
-        (0..chain.hops.len())
-            .map(|caller| one_attempt(topology, |other| other == caller) < now)
-            .collect()
+        let attempts = |caller| one_attempt(topology, |other| other == caller) < now;
+        let fans = fanning(topology);
+        (0..chain.hops.len()).map(|hop| (attempts(hop), fans[hop])).collect()
     } else {
         exact::multiplying(&chain)
     };
-    let hops = chain.hops.iter().zip(multiplies);
-    let factors: Vec<u32> = hops
-        .filter(|(hop, multiplies)| *multiplies && hop.caller.attempts > 1)
-        .map(|(hop, _)| hop.caller.attempts)
-        .collect();
-    if needs_clock(&acts) {
-        // Limits and times cut the product down; then there is only the number.
+    let mut factors: Vec<(u32, &str)> = Vec::new();
+    for (hop, (attempts, calls)) in chain.hops.iter().zip(multiplies) {
+        factors.extend((attempts && hop.caller.attempts > 1).then_some((hop.caller.attempts, "")));
+        factors.extend((calls && hop.calls > 1).then_some((hop.calls, " calls")));
+    }
+    if needs_clock(&acts) || factors.iter().any(|(_, what)| !what.is_empty()) {
+        // Limits and times cut the product down, and so does a sequence that ends early; then there is only the number.
         let product = factors
             .iter()
-            .fold(Count::ONE, |product, factor| product * u64::from(*factor).into());
+            .fold(Count::ONE, |product, (factor, _)| product * u64::from(*factor).into());
         let worst = worst(topology);
         if product != worst {
             return worst.to_string();
@@ -90,7 +90,7 @@ pub fn formula(topology: &Topology) -> String {
     if factors.is_empty() {
         return "1".to_owned();
     }
-    let factors: Vec<_> = factors.iter().map(u32::to_string).collect();
+    let factors: Vec<_> = factors.iter().map(|(factor, what)| format!("{factor}{what}")).collect();
     factors.join(" x ")
 }
 

@@ -1,8 +1,8 @@
 //! The rule of the draws, implemented a second time.
 //!
-//! It is the one that stands beside the fault: start with `x = mix(seed)`; for the request's number, then for each number of
-//! the attempt path from the client's down, for a fault in a caller its place, then for the occurrence,
-//! `x = mix(x XOR number)`; for the chance of a delay once more with the number 1; the draw is the upper 53 bits of `x` over
+//! It is the one that stands beside the fault: start with `x = mix(seed)`; for the request's number, then for each attempt of
+//! the path from the client's down, for a fault in a caller its place, then for the occurrence, `x = mix(x XOR number)`, where
+//! an attempt of call c adds (c - 1) * 2^32 to its number, and so does the place of a fault that meets the whole call; for the chance of a delay once more with the number 1; the draw is the upper 53 bits of `x` over
 //! 2^53. `mix` is a step of `SplitMix64`.
 
 use std::collections::HashMap;
@@ -25,9 +25,20 @@ impl Draw {
         self.then(occurrence).number()
     }
 
-    /// The draws of a fault in a caller, inside or outside its loop: a number that no attempt has stands behind the path.
-    pub(crate) fn in_caller(self, inside: bool) -> Self {
-        self.then(u64::from(if inside { u32::MAX } else { u32::MAX - 1 }))
+    /// What an attempt draws, or its callees do: below the path of the arrival that made the call.
+    pub(crate) fn attempt(self, call: u32, number: u32) -> Self {
+        const CALLS: u64 = 1 << 32;
+        self.then(u64::from(call - 1) * CALLS + u64::from(number))
+    }
+
+    /// The draws of a fault in a caller that meets one attempt: a number that no attempt has stands behind the path.
+    pub(crate) fn inside_loop(self) -> Self {
+        self.attempt(1, u32::MAX)
+    }
+
+    /// Those of one that meets a whole call, whose path is still that of the arrival.
+    pub(crate) fn outside_loop(self, call: u32) -> Self {
+        self.attempt(call, u32::MAX - 1)
     }
 
     /// Whether its delay happens.

@@ -134,11 +134,11 @@ impl Caller {
         self.layer == Layer::Envoy && self.attempts > 1
     }
 
-    /// The path of its attempt with this number, below the path of its call.
-    pub(crate) fn path(&self, call: Draw, number: u32) -> Draw {
+    /// The path of its attempt with this number, of its call with that one, below the path of the arrival.
+    pub(crate) fn path(&self, arrival: Draw, call: u32, number: u32) -> Draw {
         match self.layer {
-            Layer::Envoy => call,
-            Layer::Code | Layer::Proxy => call.then(number.into()),
+            Layer::Envoy => arrival,
+            Layer::Code | Layer::Proxy => arrival.attempt(call, number),
         }
     }
 }

@@ -55,11 +55,13 @@ pub(crate) fn one_request(chain: &Chain) -> Vec<Count> {
     Walk::new(chain).request()
 }
 
-/// For each caller, whether one request has a call of which more than one attempt led to the last link.
-pub(crate) fn multiplying(chain: &Chain) -> Vec<bool> {
+/// For each caller, whether one request has a call of which more than one attempt led to the last link; and for each service,
+/// whether one has an arrival of which more than one call did.
+pub(crate) fn multiplying(chain: &Chain) -> Vec<(bool, bool)> {
     let counts = one_request(chain);
+    let is_some = |slot: usize| counts[slot] > Count::ZERO;
     (0..chain.hops.len())
-        .map(|hop| counts[multiplied(chain, hop)] > Count::ZERO)
+        .map(|hop| (is_some(multiplied(chain, hop)), is_some(fanned(chain, hop))))
         .collect()
 }
 
@@ -68,9 +70,14 @@ fn multiplied(chain: &Chain, hop: usize) -> usize {
     chain.layout.len() + hop
 }
 
+/// Where it counts, behind those, the arrivals of which several calls led there.
+fn fanned(chain: &Chain, hop: usize) -> usize {
+    multiplied(chain, chain.hops.len()) + hop
+}
+
 /// A row of this file.
 fn zeros(chain: &Chain) -> Vec<Count> {
-    vec![Count::ZERO; multiplied(chain, chain.hops.len())]
+    vec![Count::ZERO; fanned(chain, chain.hops.len())]
 }
 
 /// How long a certain fault goes on.
@@ -226,13 +233,47 @@ impl<'a> Walk<'a> {
         let answer = if chain.is_bottom(hop) {
             chain.bottom_answer()
         } else {
-            self.call(hop + 1, counts, state).translated(service.on_failure)
+            self.calls(hop, counts, state).translated(service.on_failure)
         };
         if answer.code.is_failure() {
             return answer;
         }
         counts[layout.at(hop, What::WorkDone)] += Count::ONE;
         failure.map_or(answer, |(failed, _)| failed)
+    }
+
+    /// All calls that an arrival makes, as many of them at once as are alike. No `first` counts below parallel ones.
+    fn calls(&mut self, hop: usize, counts: &mut [Count], state: State) -> Ended {
+        let chain = self.chain;
+        let service = &chain.hops[hop];
+        let last_link = chain.layout.at(chain.hops.len() - 1, What::Sent);
+        let mut left = u64::from(service.calls);
+        let mut leading_down = 0;
+        loop {
+            let mut profile = zeros(chain);
+            let mut ended = self.call(hop + 1, &mut profile, State::StandsStill);
+            let goes_on = service.is_parallel || !ended.code.is_failure();
+            let fits = if state == State::StandsStill {
+                left
+            } else {
+                self.repeats(&profile)
+            };
+            let mut times = fits.min(if goes_on { left } else { 1 });
+            if times == 0 {
+                profile = zeros(chain);
+                ended = self.call(hop + 1, &mut profile, State::Moves);
+                times = 1;
+            } else if state == State::Moves {
+                self.spend(&profile, times);
+            }
+            add(counts, &profile, times);
+            leading_down += if profile[last_link] > Count::ZERO { times } else { 0 };
+            left -= times;
+            if left == 0 || ended.code.is_failure() {
+                counts[fanned(chain, hop)] += if leading_down > 1 { Count::ONE } else { Count::ZERO };
+                return ended;
+            }
+        }
     }
 
     /// How many attempts with this profile fit before some `first` runs out.

@@ -11,7 +11,7 @@
 //! | `exact` | nothing is drawn, and the order of arrivals is known | one number, without walking the tree |
 //! | `chance` | an arrival fails with a chance | mean, deviation, smallest and largest possible |
 //! | `replay` | the same, for a run whose draws can be repeated | one number, by walking the tree |
-//! | `bounds` | `first` counts over requests that overlap | an interval that any order of arrivals stays within |
+//! | `bounds` | `first` counts over requests, or calls of one, that overlap | an interval that any order of arrivals stays within |
 //!
 //! [`changes`] and [`formula`] ask the same rooms about chains a little different from the one given.
 
@@ -44,6 +44,6 @@ pub use prediction::{
     Draws, Kind, Limit, LinkPrediction, PerRequest, Predicted, Prediction, ServicePrediction, predict,
 };
 pub use topology::{
-    Backoff, Budget, Caller, Code, Layer, Load, PassesOn, Policy, RetryOn, Service, Throttle, Topology,
+    Backoff, Budget, Caller, Code, FanOut, Layer, Load, PassesOn, Policy, RetryOn, Service, Throttle, Topology,
 };
 pub use verdict::{Verdict, judge};

@@ -196,7 +196,7 @@ pub(crate) fn solve(topology: &Topology, draws: Draws, effort: Effort) -> Solved
     let refuses_all = (0..acts.callers.len()).map(|hop| refuses_all(&acts, hop)).collect();
     if !needs_clock(&acts) {
         return Solved {
-            answer: answer(&Chain::new(&acts), draws),
+            answer: answer(&acts, draws),
             margin_us: None,
             is_followed: true,
             refuses_all,
@@ -224,11 +224,18 @@ pub(crate) fn solve(topology: &Topology, draws: Draws, effort: Effort) -> Solved
     }
 }
 
-fn answer(chain: &Chain, draws: Draws) -> Answer {
+fn answer(topology: &Topology, draws: Draws) -> Answer {
+    let chain = &Chain::new(topology);
     if !chain.draws() && chain.orders_itself() {
         return Answer::from_exact(chain, &exact::run(chain));
     }
     let chain = &chance::without_endless_firsts(chain);
+    // Calls under way at once that share a `first`: where there are few orders, all of them are followed.
+    if !chain.orders_calls()
+        && let Some(timed) = clock::run(topology, draws, Effort::Little)
+    {
+        return timed.answer;
+    }
     if !chain.orders_itself() {
         return bounds::run(chain);
     }

@@ -29,7 +29,7 @@ pub(crate) fn run(chain: &Chain) -> Option<Vec<u64>> {
         let code = if chain.hops.is_empty() {
             Code::OK
         } else {
-            walk.call(0, begun)?.code
+            walk.call(0, begun, 1)?.code
         };
         walk.counts[chain.layout.ended(code)] += 1;
     }
@@ -48,12 +48,12 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn call(&mut self, hop: usize, path: Draw) -> Option<Ended> {
+    fn call(&mut self, hop: usize, path: Draw, number: u32) -> Option<Ended> {
         let caller = &self.chain.hops[hop].caller;
         self.counts[self.chain.layout.at(hop, What::Calls)] += 1;
         let mut attempt = 1;
         loop {
-            let ended = self.attempt(hop, caller.path(path, attempt))?;
+            let ended = self.attempt(hop, caller.path(path, number, attempt))?;
             if attempt == caller.attempts || !caller.tries_again(ended) {
                 return Some(caller.hands_up(ended));
             }
@@ -82,13 +82,29 @@ impl Walk<'_> {
         let answer = if chain.is_bottom(hop) {
             chain.bottom_answer()
         } else {
-            self.call(hop + 1, path)?.translated(service.on_failure)
+            self.calls(hop, path)?.translated(service.on_failure)
         };
         if answer.code.is_failure() {
             return Some(answer);
         }
         self.counts[chain.layout.at(hop, What::WorkDone)] += 1;
         Some(failure.map_or(answer, |(failed, _)| failed))
+    }
+
+    /// All calls that an arrival makes.
+    fn calls(&mut self, hop: usize, path: Draw) -> Option<Ended> {
+        let service = &self.chain.hops[hop];
+        let mut answer = self.call(hop + 1, path, 1)?;
+        for number in 2..=service.calls {
+            if answer.code.is_failure() && !service.is_parallel {
+                break;
+            }
+            let next = self.call(hop + 1, path, number)?;
+            if !answer.code.is_failure() {
+                answer = next;
+            }
+        }
+        Some(answer)
     }
 
     /// The failure the fault has for this arrival, and whether it comes after the work.

@@ -208,6 +208,28 @@ pub struct Service {
     pub passes_on: PassesOn,
     /// Whether its work goes on when its caller has left.
     pub detached: bool,
+    /// How often it calls the next for each arrival that it works on; 0 is read as 1. A proxy and the bottom service have 1.
+    pub calls: u32,
+    /// How it makes several calls.
+    pub fan_out: FanOut,
+}
+
+impl Service {
+    /// Whether it has several calls under way at once.
+    pub(crate) fn is_parallel(&self) -> bool {
+        self.calls > 1 && self.fan_out == FanOut::Parallel
+    }
+}
+
+/// How a service makes several calls for one arrival. Its work has ended OK when all of them have; otherwise it ends as the
+/// first of them, by their numbers, that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FanOut {
+    /// The next starts when the last was answered OK; the first failure ends them.
+    #[default]
+    Sequence,
+    /// All start at once, and all run to their end.
+    Parallel,
 }
 
 /// What a service passes on of the time it was given.

@@ -3,8 +3,8 @@
 
 mod support;
 
-use model::{Code, Count, Draws, Kind, Predicted, Topology, fault, predict};
-use support::{Ask, Counted, Random, random_clockwork, random_topology, walk_with_documented_draws};
+use model::{Draws, fault, predict};
+use support::{Ask, Random, assert_exact, random_clockwork, random_topology, walk_with_documented_draws};
 
 const ANYTHING: Ask = Ask {
     depth: 4,
@@ -14,35 +14,8 @@ const ANYTHING: Ask = Ask {
     firsts: true,
     per_process: true,
     layers: 0,
+    calls: 1,
 };
-
-fn assert_exact(topology: &Topology, counted: &Counted) {
-    let prediction = predict(topology, Draws::Replay);
-    let same = |predicted: &Predicted, counted: u64, what: &str| {
-        let expected = Count::from(counted);
-        assert_eq!(
-            (predicted.kind, predicted.min, predicted.max),
-            (Kind::Exact, expected, expected),
-            "{what}: {topology:#?}"
-        );
-    };
-    for (number, service) in prediction.services.iter().enumerate() {
-        same(&service.received, counted.received[number], "received");
-        same(&service.work_done, counted.work_done[number], "work done");
-        same(&prediction.links[number].calls, counted.calls[number], "calls");
-        same(&prediction.links[number].sent, counted.sent[number], "sent");
-    }
-    let mut codes: Vec<Code> = prediction.failed_by_code.keys().copied().collect();
-    codes.extend(counted.ended.keys().copied());
-    for code in codes {
-        let ended = counted.ended.get(&code).copied().unwrap_or(0);
-        match (code, prediction.failed_by_code.get(&code)) {
-            (Code::OK, _) => same(&prediction.ok, ended, "ok"),
-            (_, Some(predicted)) => same(predicted, ended, "failed"),
-            (_, None) => assert_eq!(ended, 0, "{code} was not predicted: {topology:#?}"),
-        }
-    }
-}
 
 #[test]
 fn twenty_thousand_chains_without_chance_agree() {
@@ -133,6 +106,7 @@ const LAYERED: Ask = Ask {
     firsts: true,
     per_process: true,
     layers: 50,
+    calls: 1,
 };
 
 #[test]

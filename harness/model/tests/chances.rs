@@ -13,7 +13,7 @@ fn enumerate(topology: &Topology, limit: usize) -> Option<Vec<(f64, Counted)>> {
     let mut script: Vec<bool> = Vec::new();
     loop {
         let (mut position, mut chance) = (0, 1.0);
-        let drawn = |_: u64, _: &[u32], _: u64, p: f64| {
+        let drawn = |_: u64, _: &[u64], _: u64, p: f64| {
             if p <= 0.0 || p >= 1.0 {
                 return p >= 1.0;
             }
@@ -95,6 +95,11 @@ fn against_every_way(seed: u64, ask: Ask, chains: usize) {
         if !topology.services.iter().any(|service| drawn(&service.fault)) {
             continue;
         }
+        // What cuts a connection cuts those of other calls.
+        let cuts = |service: &model::Service| matches!(service.fault.kind, model::fault::Kind::Cut(_));
+        if ask.calls > 1 && topology.services.iter().any(cuts) {
+            continue;
+        }
         let Some(ways) = enumerate(&topology, 3_000) else {
             continue;
         };
@@ -170,6 +175,7 @@ const SMALL: Ask = Ask {
     firsts: false,
     per_process: false,
     layers: 0,
+    calls: 1,
 };
 
 #[test]
@@ -215,4 +221,17 @@ fn chances_below_proxies() {
     };
     against_every_way(0x9_0C51, ask, 1_500);
     against_every_way(0x9_0C52, Ask { firsts: true, ..ask }, 500);
+}
+
+#[test]
+fn chances_below_several_calls() {
+    let ask = Ask {
+        attempts: 2,
+        requests: 1,
+        calls: 3,
+        ..SMALL
+    };
+    against_every_way(0xFA_0017, ask, 1_500);
+    against_every_way(0xFA_0018, Ask { layers: 50, ..ask }, 500);
+    against_every_way(0xFA_0019, Ask { firsts: true, ..ask }, 500);
 }

@@ -576,6 +576,7 @@ fn the_clock_agrees_with_the_rooms_that_need_none() {
             firsts: true,
             per_process: true,
             layers: 50 * (round % 2),
+            calls: 1,
         };
         let plain = random_topology(&mut random, ask);
         let expected = predict(&plain, Draws::Replay);

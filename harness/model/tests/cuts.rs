@@ -403,6 +403,7 @@ fn cut_somewhere(random: &mut Random, limits: bool) -> Topology {
         firsts: true,
         per_process: true,
         layers: random.pick(&[0, 50]),
+        calls: 1,
     };
     let mut topology = random_topology(random, ask);
     topology.load.requests += 1;

@@ -197,6 +197,7 @@ fn random_orders_of_random_chains_stay_within() {
             firsts: true,
             per_process: true,
             layers: 50 * (round % 2),
+            calls: 1,
         };
         let mut topology = random_topology(&mut random, ask);
         let shared = |fault: &Fault| fault.when.per_process && fault.when.first.is_some();

@@ -513,6 +513,7 @@ const ANY_CHAIN: Ask = Ask {
     firsts: true,
     per_process: true,
     layers: 50,
+    calls: 1,
 };
 
 /// Takes some spans of some service away, where there are any.

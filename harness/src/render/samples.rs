@@ -927,6 +927,8 @@ pub(crate) fn status_of(names: &[&str; 4]) -> Status {
             only_first_tries: calls.then_some(false),
             deadline: calls.then(|| "pass".to_owned()),
             detached: false,
+            calls: calls.then_some(1),
+            fan_out: calls.then(|| "sequence".to_owned()),
             client_fault: None,
             on_failure: calls.then(|| "pass".to_owned()),
             transport_codes: "normalized".to_owned(),
@@ -1000,6 +1002,8 @@ pub(crate) fn status_full() -> Status {
     checkout.commit = Some("message".to_owned());
     checkout.deadline = Some("1s".to_owned());
     checkout.detached = true;
+    checkout.calls = Some(2);
+    checkout.fan_out = Some("parallel".to_owned());
     pricing.pushback = Some(false);
     pricing.only_first_tries = Some(true);
     pricing.client_fault = Some("outside:delay:ms=20+fail:first=1".to_owned());

@@ -234,6 +234,8 @@ fn damaged_states_and_switches_are_refused() {
         ("/services/0/budget", Some(json!("20%"))),
         ("/services/0/only_first_tries", None),
         ("/services/0/detached", Some(json!(null))),
+        ("/services/0/calls", Some(json!(0))),
+        ("/services/0/fan_out", Some(json!("serial"))),
         ("/services/0/client_fault", Some(json!("fail"))),
         ("/services/0/exports", Some(json!(null))),
         ("/services/0/foreign", Some(json!(-1))),

@@ -69,6 +69,10 @@ pub struct LiveService {
     pub deadline: Option<String>,
     /// Whether its work goes on when its caller has left.
     pub detached: bool,
+    /// How often it calls the next service for each call that arrives; null at the bottom.
+    pub calls: Option<u32>,
+    /// How it makes several calls: `sequence` or `parallel`; null at the bottom.
+    pub fan_out: Option<String>,
     /// Whether tonic's codes are `normalized` or `raw`.
     pub transport_codes: String,
     /// How it misbehaves.
@@ -155,7 +159,7 @@ pub struct Switched {
 pub struct Changed {
     /// Which service.
     pub service: String,
-    /// Which setting: `fault`, `client_fault`, `on_failure`, `deadline`, `detached`, `transport_codes`, `seed`, or a key of a
+    /// Which setting: `fault`, `client_fault`, `on_failure`, `deadline`, `detached`, `calls`, `fan_out`, `transport_codes`, `seed`, or a key of a
     /// retry table.
     pub setting: String,
     /// Its value before, as a scenario file writes it.

@@ -339,6 +339,8 @@ impl Builder<'_> {
                 fault: fault.map_or_else(of_line, |(fault, _)| fault.clone()),
                 deadline: keys.and_then(|keys| keys.deadline).unwrap_or_default(),
                 detached: keys.and_then(|keys| keys.detached).unwrap_or_default(),
+                calls: keys.and_then(|keys| keys.calls).unwrap_or(1),
+                fan_out: keys.and_then(|keys| keys.fan_out).unwrap_or_default(),
             })
         };
         Ok(Chain {

@@ -64,6 +64,8 @@ built_in! {
     "sidecars"
     "long-chain"
     "hidden-layer"
+    "fan-out"
+    "fan-out-parallel"
     "envoy-defaults"
     "nested-unavailable"
     "nested-invalid"

@@ -130,6 +130,8 @@ impl Scenario {
                 on_failure: service.on_failure,
                 deadline: service.deadline,
                 detached: service.detached,
+                calls: service.calls,
+                fan_out: service.fan_out,
                 fault: service.fault.own(),
                 ..own
             });

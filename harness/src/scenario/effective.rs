@@ -4,7 +4,7 @@ use super::{Caller, Chain, Scenario};
 use crate::chain_line::{ChainLine, Hop};
 use chassis::{
     code,
-    config::PassedOn,
+    config::{FanOut, PassedOn},
     policy::{Backoff, Budget, Commit, Policy, RetryOn, Throttle, fraction},
 };
 use serde_json::{Map, Value, json};
@@ -58,6 +58,12 @@ impl Scenario {
             if position < last {
                 if service.deadline != PassedOn::Pass {
                     keys.insert("deadline".to_owned(), json!(service.deadline.to_string()));
+                }
+                if service.calls > 1 {
+                    keys.insert("calls".to_owned(), json!(service.calls));
+                }
+                if service.fan_out != FanOut::default() {
+                    keys.insert("fan_out".to_owned(), json!(service.fan_out.to_string()));
                 }
                 keys.insert("on_failure".to_owned(), json!(service.on_failure.to_string()));
                 if service.caller.transport_codes != shared {

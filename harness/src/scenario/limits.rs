@@ -1,6 +1,6 @@
 //! Plans that are refused before anything starts, with the way on. Pure; whoever has the model's figures calls them.
 
-use super::{Caller, Scenario, ScenarioError};
+use super::{Caller, Program, Scenario, ScenarioError};
 use crate::{chain_line::proxy_name, envoy};
 use chassis::config::PassedOn;
 use std::time::Duration;
@@ -16,7 +16,26 @@ impl Scenario {
     /// Refuses what can be predicted and not be run: requests that never end, and what no prediction is about either.
     pub fn check_runnable(&self) -> Result<(), ScenarioError> {
         self.check_envoys()?;
+        self.check_forwarders()?;
         self.check_ends()
+    }
+
+    /// Refuses several calls of a service that has no process of its own making: what lies between the first three and the
+    /// bottom forwards what arrives, once.
+    fn check_forwarders(&self) -> Result<(), ScenarioError> {
+        let services = self.chain.services.iter().zip(self.programs());
+        let mut forwarders = services.filter(|(_, program)| *program == Program::Sidecar);
+        let Some((service, _)) = forwarders.find(|(service, _)| service.calls > 1) else {
+            return Ok(());
+        };
+        let first: Vec<_> = self.service_names().take(3).map(crate::sanitize::sanitize).collect();
+        Err(ScenarioError::NotRunnable(format!(
+            "{} has calls = {}, and in a chain of this length it only forwards what arrives, once: in a run {} can call \
+             several times (predict counts it everywhere)",
+            crate::sanitize::sanitize(&service.name),
+            service.calls,
+            first.join(", ")
+        )))
     }
 
     /// Refuses policies that an Envoy does not know.

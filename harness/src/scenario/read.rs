@@ -16,7 +16,7 @@ use crate::{
 };
 use chassis::{
     code,
-    config::{OnFailure, PassedOn, TransportCodes},
+    config::{FanOut, MAX_CALLS, OnFailure, PassedOn, TransportCodes},
     fault::ServiceFault,
     policy::{Backoff, Budget, Commit, MAX_ATTEMPTS, Policy, RetryOn, Throttle},
 };
@@ -76,6 +76,8 @@ pub(super) struct ServiceKeys {
     pub(super) fault: Option<(ServiceFault, Place)>,
     pub(super) deadline: Option<PassedOn>,
     pub(super) detached: Option<bool>,
+    pub(super) calls: Option<u32>,
+    pub(super) fan_out: Option<FanOut>,
     pub(super) on_failure: Option<OnFailure>,
     pub(super) transport_codes: Option<TransportCodes>,
     pub(super) retry: RetryKeys,
@@ -159,6 +161,8 @@ const SERVICE: Keys = Keys {
         "deadline",
         "on_failure",
         "detached",
+        "calls",
+        "fan_out",
         "transport_codes",
         "retry",
     ],
@@ -526,7 +530,7 @@ fn service(entry: &Entry) -> Result<ServiceKeys, ScenarioError> {
     let path = format!("services.{}", sanitize(&entry.key));
     let table = Section::table(entry, &path, &SERVICE)?;
     let retry = RetryKeys::read(table.get("retry"), &format!("{path}.retry"))?;
-    let caller_key = ["retry", "on_failure", "transport_codes", "deadline"]
+    let caller_key = ["retry", "on_failure", "transport_codes", "deadline", "calls", "fan_out"]
         .into_iter()
         .find_map(|key| table.get(key).map(|entry| (key, entry.place.clone())));
     let mut keys = ServiceKeys {
@@ -535,6 +539,8 @@ fn service(entry: &Entry) -> Result<ServiceKeys, ScenarioError> {
         fault: None,
         deadline: None,
         detached: table.get("detached").map(boolean).transpose()?,
+        calls: table.get("calls").map(calls).transpose()?,
+        fan_out: table.get("fan_out").map(fan_out).transpose()?,
         on_failure: None,
         transport_codes: table.get("transport_codes").map(transport_codes).transpose()?,
         retry,
@@ -573,6 +579,18 @@ fn name(entry: &Entry) -> Result<String, ScenarioError> {
 fn transport_codes(entry: &Entry) -> Result<TransportCodes, ScenarioError> {
     let read = text(entry, "write normalized or raw")?;
     read.parse().map_err(|right| wrong(entry, right))
+}
+
+fn calls(entry: &Entry) -> Result<u32, ScenarioError> {
+    let right = format!("write how often it calls the next service for each call it gets, 1 to {MAX_CALLS}");
+    let calls = integer(entry, 1, MAX_CALLS.into(), &right)?;
+    Ok(u32::try_from(calls).unwrap_or(MAX_CALLS))
+}
+
+fn fan_out(entry: &Entry) -> Result<FanOut, ScenarioError> {
+    let read = text(entry, "write sequence or parallel")?;
+    let nearest = did_you_mean(&read, ["sequence", "parallel"]);
+    read.parse().map_err(|right| wrong(entry, &format!("{right}{nearest}")))
 }
 
 pub(super) fn text(entry: &Entry, right: &str) -> Result<String, ScenarioError> {

@@ -7,7 +7,7 @@ use super::{
 use crate::{chain_line::CLIENT, sanitize::is_control};
 use chassis::{
     code,
-    config::{OnFailure, PassedOn, TransportCodes},
+    config::{FanOut, OnFailure, PassedOn, TransportCodes},
     policy::{Backoff, Commit, Policy, RetryOn},
 };
 use std::time::Duration;
@@ -63,6 +63,12 @@ impl Scenario {
             }
             if service.deadline != PassedOn::Pass {
                 flags.push(set(&format!("{path}.deadline"), &service.deadline.to_string()));
+            }
+            if service.calls > 1 {
+                flags.push(set(&format!("{path}.calls"), &service.calls.to_string()));
+            }
+            if service.fan_out != FanOut::default() {
+                flags.push(set(&format!("{path}.fan_out"), &service.fan_out.to_string()));
             }
         }
         for service in self.chain.services.iter().filter(|service| service.detached) {

@@ -3,7 +3,7 @@
 use super::{Caller, Chain, Load, Overrides, Scenario, ScenarioError, Service, SidecarKind, build};
 use crate::sanitize::sanitize;
 use chassis::{
-    config::{Config, Layer, PassedOn},
+    config::{Config, FanOut, Layer, PassedOn},
     fault::{Fault, ServiceFault},
     policy::Policy,
 };
@@ -49,6 +49,8 @@ impl Scenario {
             fault,
             deadline: config.deadline,
             detached: config.detached,
+            calls: config.calls,
+            fan_out: config.fan_out,
         });
         let mut services: Vec<_> = services.collect();
         if let Some(bottom) = services.last_mut() {
@@ -60,6 +62,7 @@ impl Scenario {
             };
             bottom.on_failure = chassis::config::OnFailure::Pass;
             bottom.deadline = PassedOn::Pass;
+            (bottom.calls, bottom.fan_out) = (1, FanOut::default());
         }
         Ok(Self {
             name: STANDING.to_owned(),

@@ -4,7 +4,7 @@ use super::{Caller, Chain, DEFAULT_ITEM, Load, Scenario, Service, SidecarKind, v
 use crate::chain_line::{ChainLine, Hop, proxy_name};
 use chassis::{
     code::Code,
-    config::{OnFailure, PassedOn, TransportCodes},
+    config::{FanOut, OnFailure, PassedOn, TransportCodes},
     fault::{At, Delay, Fail, Fault, Kind, Reset, Scope, ServiceFault, When},
     policy::{Backoff, Budget, Commit, Jitter, Policy, RetryOn, Throttle},
 };
@@ -286,6 +286,8 @@ struct Layer {
     fault: Placed,
     deadline: PassedOn,
     detached: bool,
+    calls: u32,
+    fan_out: FanOut,
 }
 
 fn layer() -> impl Strategy<Value = Layer> {
@@ -293,16 +295,23 @@ fn layer() -> impl Strategy<Value = Layer> {
     let detached = prop::bool::weighted(0.25);
     let undeclared = prop_oneof![3 => Just(1), 1 => 2..=100_u32];
     let policies = (policy(), policy(), undeclared);
-    (policies, codes(), on_failure, placed(), passed_on(), detached).prop_map(
-        |((policy, proxy, undeclared), transport_codes, on_failure, fault, deadline, detached)| Layer {
-            policy,
-            proxy,
-            undeclared,
-            transport_codes,
-            on_failure,
-            fault,
-            deadline,
-            detached,
+    let calls = prop_oneof![3 => Just(1), 1 => 2..=100_u32];
+    let fan_out = prop_oneof![3 => Just(FanOut::Sequence), 1 => Just(FanOut::Parallel)];
+    let several = (detached, calls, fan_out);
+    (policies, codes(), on_failure, placed(), passed_on(), several).prop_map(
+        |((policy, proxy, undeclared), transport_codes, on_failure, fault, deadline, (detached, calls, fan_out))| {
+            Layer {
+                policy,
+                proxy,
+                undeclared,
+                transport_codes,
+                on_failure,
+                fault,
+                deadline,
+                detached,
+                calls,
+                fan_out,
+            }
         },
     )
 }
@@ -381,6 +390,8 @@ pub(crate) fn scenario(longest: usize) -> impl Strategy<Value = Scenario> {
                 fault: fault.under(&above.name),
                 deadline: if is_bottom { PassedOn::Pass } else { layer.deadline },
                 detached: layer.detached,
+                calls: if is_bottom { 1 } else { layer.calls },
+                fan_out: if is_bottom { FanOut::Sequence } else { layer.fan_out },
             }
         });
         let mut chain = Chain {

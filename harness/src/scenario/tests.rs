@@ -114,6 +114,10 @@ const BY_HAND: &[(&str, &[u32], &[u64])] = &[
     ),
     // What pricing sends 27 times arrives four times each.
     ("hidden-layer", &[1, 3, 3, 3], &[1, 3, 9, 108]),
+    // Nothing goes on behind a first call that fails.
+    ("fan-out", &[1, 3, 3, 3], &[1, 3, 9, 27]),
+    // 3 arrivals make two calls each: 3 * 2 * 3.
+    ("fan-out-parallel", &[1, 3, 3, 3], &[1, 3, 18, 54]),
     ("envoy-defaults", &[1, 1, 1, 1], &[]),
     ("nested-unavailable", &[3, 3], &[3, 9]),
     ("nested-invalid", &[3, 3], &[1, 1]),
@@ -327,7 +331,12 @@ impl<'a> Walk<'a> {
             Kind::Overload { code, .. } => code.into(),
             Kind::None | Kind::Fail(_) => {
                 let worked = if to + 1 < self.received.len() {
-                    let below = self.call(to + 1, number).code;
+                    let mut below = self.call(to + 1, number).code;
+                    for _ in 1..service.calls {
+                        if service.fan_out == FanOut::Parallel || below.is_none() {
+                            below = below.or(self.call(to + 1, number).code);
+                        }
+                    }
                     below.map(|below| match service.on_failure {
                         OnFailure::Pass => below,
                         OnFailure::Answer(own) => own,
@@ -559,6 +568,8 @@ fn what_every_caller_has_is_one_flag_and_what_one_has_is_its_own() {
         "retry.pushback=false",
         "services.api.retry.only_first_tries=true",
         "services.web.deadline=drop",
+        "services.api.calls=3",
+        "services.web.fan_out=parallel",
         "services.db.detached=true",
     ] {
         assert_eq!(repeat(&[set]), format!("{line} --set {set}"));
@@ -604,6 +615,8 @@ fn a_running_chain_is_the_scenario_that_its_services_were_told() {
         "retry.budget={ kind = \"window\" }",
         "services.pricing.retry.hedge={ delay = \"20ms\" }",
         "services.checkout.deadline=drop",
+        "services.checkout.calls=3",
+        "services.frontend.fan_out=parallel",
         "services.inventory.detached=true",
         "services.pricing.fault=fail:p=0.5,side=client@checkout,loop=outside",
         "services.inventory.fault=delay:ms=20,side=client@pricing",
@@ -872,6 +885,22 @@ fn each_wrong_rate_deadline_side_and_pair_of_waits_is_refused_with_its_line() {
         ),
         ("[services.pricing]\ndeadline = 5", "deadline = 5: write pass, drop"),
         ("[services.inventory]\ndeadline = \"drop\"", "so it has no deadline"),
+        ("[services.inventory]\ncalls = 2", "so it has no calls"),
+        ("[services.inventory]\nfan_out = \"parallel\"", "so it has no fan_out"),
+        (
+            "[services.client]\ncalls = 2",
+            "the client is no service; its retries stand in [client.retry]",
+        ),
+        (
+            "[services.pricing]\ncalls = 0",
+            "calls = 0: write how often it calls the next service for each call it gets, 1 to 100",
+        ),
+        ("[services.pricing]\ncalls = 101", "calls = 101: write how often"),
+        ("[services.pricing]\ncalls = \"2\"", "calls = \"2\": write how often"),
+        (
+            "[services.pricing]\nfan_out = \"paralel\"",
+            "fan_out = \"paralel\": write sequence or parallel; did you mean `parallel`?",
+        ),
         (
             "[services.pricing]\ndetached = \"true\"",
             "detached = \"true\": write true or false",
@@ -1450,6 +1479,23 @@ fn long_chains_and_proxies_are_run_and_not_kept_up() {
             .contains("has no Envoys: run starts them")
     );
     assert_eq!(stays_up("per-hop"), Ok(()));
+}
+
+#[test]
+fn who_only_forwards_calls_several_times_in_a_prediction_alone() {
+    let with_calls = |line: &str, name: &str| {
+        let set = vec![format!("services.{name}.calls=2")];
+        from(line, |flags| flags.set = set).unwrap().check_runnable()
+    };
+    for name in ["a", "b", "c"] {
+        assert_eq!(with_calls("a > b > c > d > e", name), Ok(()));
+    }
+    assert_eq!(with_calls("a > b", "a"), Ok(()));
+    assert_eq!(
+        with_calls("a > b > c > d > e", "d").unwrap_err().to_string(),
+        "d has calls = 2, and in a chain of this length it only forwards what arrives, once: in a run a, b, c can call \
+         several times (predict counts it everywhere)"
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! stands here travels; all metadata on the wire is written fresh for each attempt.
 
 use crate::{
-    config::{Config, Layer, PassedOn},
+    config::{Config, Layer, MAX_CALLS, PassedOn},
     settings::Generation,
     telemetry,
 };
@@ -20,7 +20,8 @@ pub const PREVIOUS_ATTEMPTS: &str = "grpc-previous-rpc-attempts";
 pub const PUSHBACK: &str = "grpc-retry-pushback-ms";
 /// Time that is left, as gRPC writes it.
 pub const TIMEOUT: &str = "grpc-timeout";
-/// Request number, then the attempt at each layer: `17:1.3.2`.
+/// Request number, then the attempt at each layer: `17:1.3.2`. Where a layer made several calls of one arrival, each after the
+/// first says which: `17:1.3.2-1` is the first attempt of its second call.
 pub const ATTEMPT_PATH: &str = "retryscope-attempt-path";
 /// The attempt of the Envoy right above, from 1; it passes everything else through unchanged.
 pub const ENVOY_ATTEMPT: &str = "x-envoy-attempt-count";
@@ -45,8 +46,48 @@ const MAX_LAYERS: usize = 64;
 pub struct AttemptPath {
     /// The request's number, from 1.
     pub request: u64,
-    /// Attempt numbers, from 1.
-    pub attempts: Vec<u32>,
+    /// What each layer did.
+    pub attempts: Vec<Step>,
+}
+
+/// One layer's part of a path. Written as the attempt alone for the first call, as `call-attempt` for the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Step {
+    /// Which of the calls that one arrival caused, from 1.
+    pub call: u32,
+    /// Which attempt of that call, from 1.
+    pub attempt: u32,
+}
+
+impl Step {
+    /// The two as one number, as draws use it: `(call - 1) * 2^32 + attempt`, so that the first call's is the attempt alone.
+    pub fn number(self) -> u64 {
+        (u64::from(self.call.saturating_sub(1)) << 32) | u64::from(self.attempt)
+    }
+
+    /// Reads one part of a path. What the first call's attempts are called is written in one way only.
+    fn read(text: &str) -> Option<Self> {
+        let (call, attempt) = match text.split_once('-') {
+            None => (1, text),
+            Some((call, attempt)) => (
+                call.parse().ok().filter(|call| (2..=MAX_CALLS).contains(call))?,
+                attempt,
+            ),
+        };
+        Some(Self {
+            call,
+            attempt: attempt.parse().ok()?,
+        })
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.call > 1 {
+            write!(f, "{}-", self.call)?;
+        }
+        self.attempt.fmt(f)
+    }
 }
 
 impl AttemptPath {
@@ -58,12 +99,18 @@ impl AttemptPath {
         }
     }
 
-    /// The path of this layer's attempt number `attempt`.
+    /// The path of this layer's attempt number `attempt` of its first call.
     #[must_use]
     pub fn then(&self, attempt: u32) -> Self {
+        self.then_of(1, attempt)
+    }
+
+    /// The path of this layer's attempt number `attempt` of its call number `call`.
+    #[must_use]
+    pub fn then_of(&self, call: u32, attempt: u32) -> Self {
         let mut attempts = Vec::with_capacity(self.attempts.len() + 1);
         attempts.extend_from_slice(&self.attempts);
-        attempts.push(attempt);
+        attempts.push(Step { call, attempt });
         Self {
             request: self.request,
             attempts,
@@ -73,10 +120,7 @@ impl AttemptPath {
     /// Reads [`ATTEMPT_PATH`]; `None` for anything that is not one of ours.
     pub fn read(text: &str) -> Option<Self> {
         let (request, attempts) = text.split_once(':')?;
-        let attempts: Vec<u32> = attempts
-            .split('.')
-            .map(|part| part.parse().ok())
-            .collect::<Option<_>>()?;
+        let attempts: Vec<Step> = attempts.split('.').map(Step::read).collect::<Option<_>>()?;
         (attempts.len() <= MAX_LAYERS).then_some(Self {
             request: request.parse().ok().filter(|number| is_a_number(*number))?,
             attempts,
@@ -114,6 +158,8 @@ pub struct Context {
     pub path: Option<AttemptPath>,
     /// `grpc-previous-rpc-attempts` + 1.
     pub attempt: u32,
+    /// Which of the calls that its arrival causes this goes out with, from 1.
+    pub call: u32,
     /// [`ENVOY_ATTEMPT`]; 0 where it was not there.
     pub envoy_attempt: u32,
     /// When it came, by this process's clock.
@@ -163,6 +209,7 @@ impl Context {
             span: tracing::Span::none(),
             path: Some(AttemptPath::root(request)),
             attempt: 1,
+            call: 1,
             envoy_attempt: 0,
             arrived: Instant::now(),
             deadline: deadline.map(|left| Instant::now() + left),
@@ -180,6 +227,7 @@ impl Context {
         Self {
             path: text(ATTEMPT_PATH).and_then(AttemptPath::read),
             attempt: previous.saturating_add(1),
+            call: 1,
             envoy_attempt: number(ENVOY_ATTEMPT),
             arrived,
             deadline: left.and_then(|left| arrived.checked_add(left)),
@@ -316,6 +364,9 @@ mod tests {
         let path = AttemptPath::root(17).then(1).then(3).then(2);
         assert_eq!(path.to_string(), "17:1.3.2");
         assert_eq!(AttemptPath::read("17:1.3.2"), Some(path));
+        let second_call = AttemptPath::root(17).then(1).then_of(2, 3).then(1);
+        assert_eq!(second_call.to_string(), "17:1.2-3.1");
+        assert_eq!(AttemptPath::read("17:1.2-3.1"), Some(second_call));
         for foreign in [
             "",
             "17",
@@ -323,6 +374,11 @@ mod tests {
             "x:1",
             "17:1..2",
             "17:-1",
+            "17:1-1",
+            "17:0-1",
+            "17:2-",
+            "17:2-1-1",
+            "17:101-1",
             "0:1",
             "2251799813685248:1",
             "18446744073709551615:1",

@@ -41,6 +41,10 @@ pub struct Config {
     pub deadline: PassedOn,
     /// Whether its work goes on when its caller has left.
     pub detached: bool,
+    /// How often it calls its callee for each arrival, from 1 to [`MAX_CALLS`].
+    pub calls: u32,
+    /// How it makes several calls.
+    pub fan_out: FanOut,
     /// How it misbehaves.
     pub fault: Fault,
     /// How its outbound stack misbehaves.
@@ -102,6 +106,19 @@ pub enum PassedOn {
     AtMost(Duration),
 }
 
+/// How a service makes several calls for one arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FanOut {
+    /// The next starts when the last was answered OK; the first failure ends them.
+    #[default]
+    Sequence,
+    /// All start at once, and all run to their end.
+    Parallel,
+}
+
+/// Most calls that one arrival may cause.
+pub const MAX_CALLS: u32 = 100;
+
 /// Whether tonic's own codes are normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TransportCodes {
@@ -157,6 +174,8 @@ const ON_FAILURE: &str = "RETRYSCOPE_ON_FAILURE";
 const DEADLINE: &str = "RETRYSCOPE_DEADLINE";
 /// Whether its work goes on when its caller has left.
 pub const DETACHED: &str = "RETRYSCOPE_DETACHED";
+const CALLS: &str = "RETRYSCOPE_CALLS";
+const FAN_OUT: &str = "RETRYSCOPE_FAN_OUT";
 const TRANSPORT_CODES: &str = "RETRYSCOPE_TRANSPORT_CODES";
 /// How it misbehaves.
 pub const FAULT: &str = "RETRYSCOPE_FAULT";
@@ -170,7 +189,7 @@ const SPAN_QUEUE: &str = "RETRYSCOPE_SPAN_QUEUE";
 const RECORDS: &str = "RETRYSCOPE_RECORDS";
 
 /// Every setting of a service.
-pub const NAMES: [&str; 28] = [
+pub const NAMES: [&str; 30] = [
     SERVICE,
     LISTEN,
     CONTROL_LISTEN,
@@ -191,6 +210,8 @@ pub const NAMES: [&str; 28] = [
     ON_FAILURE,
     DEADLINE,
     DETACHED,
+    CALLS,
+    FAN_OUT,
     TRANSPORT_CODES,
     FAULT,
     CLIENT_FAULT,
@@ -202,7 +223,7 @@ pub const NAMES: [&str; 28] = [
 ];
 
 /// The settings that can be switched while the service runs.
-pub const SWITCHABLE: [&str; 18] = [
+pub const SWITCHABLE: [&str; 20] = [
     ATTEMPTS,
     RETRY_ON,
     CONNECT_FAILURE,
@@ -217,6 +238,8 @@ pub const SWITCHABLE: [&str; 18] = [
     ON_FAILURE,
     DEADLINE,
     DETACHED,
+    CALLS,
+    FAN_OUT,
     TRANSPORT_CODES,
     FAULT,
     CLIENT_FAULT,
@@ -259,6 +282,8 @@ impl Config {
             transport_codes: TransportCodes::default(),
             deadline: PassedOn::default(),
             detached: false,
+            calls: 1,
+            fan_out: FanOut::default(),
             fault: Fault::default(),
             client_fault: None,
             seed: 27,
@@ -325,6 +350,8 @@ impl Config {
             transport_codes: pairs.read(TRANSPORT_CODES)?.unwrap_or_default(),
             deadline: pairs.read(DEADLINE)?.unwrap_or_default(),
             detached: pairs.told(DETACHED, TRUE_OR_FALSE)?.unwrap_or_default(),
+            calls: pairs.calls()?,
+            fan_out: pairs.read(FAN_OUT)?.unwrap_or_default(),
             fault: pairs.read(FAULT)?.unwrap_or_default(),
             client_fault: pairs.read(CLIENT_FAULT)?,
             seed: pairs.told(SEED, A_NUMBER)?.unwrap_or(default.seed),
@@ -352,6 +379,8 @@ impl Config {
             (ONLY_FIRST_TRIES, self.retry.only_first_tries.to_string()),
             (DEADLINE, self.deadline.to_string()),
             (DETACHED, self.detached.to_string()),
+            (CALLS, self.calls.to_string()),
+            (FAN_OUT, self.fan_out.to_string()),
             (FAULT, self.fault.to_string()),
             (SEED, self.seed.to_string()),
             (RUN, self.run.clone()),
@@ -414,6 +443,7 @@ pub fn control_token() -> Result<Option<String>, ConfigError> {
 
 const TRUE_OR_FALSE: &str = "write true or false";
 const A_NUMBER: &str = "write a whole number";
+const A_NUMBER_OF_CALLS: &str = "write 1 to 100";
 
 /// The pairs that are read.
 struct Pairs<'a>(&'a BTreeMap<String, String>);
@@ -442,6 +472,21 @@ impl<'a> Pairs<'a> {
         let read = humantime::parse_duration(value).ok();
         let fits = read.filter(|time| !time.is_zero() && *time <= Policy::LONGEST);
         fits.map(Some).ok_or_else(|| wrong(name, value, &RIGHT))
+    }
+
+    fn calls(&self) -> Result<u32, ConfigError> {
+        let Some(value) = self.get(CALLS) else { return Ok(1) };
+        let calls = value.parse().ok().filter(|calls| (1..=MAX_CALLS).contains(calls));
+        let calls = calls.ok_or_else(|| wrong(CALLS, value, &A_NUMBER_OF_CALLS))?;
+        let layer = self.read::<Layer>(LAYER)?.unwrap_or_default();
+        if calls > 1 && layer != Layer::Service {
+            return Err(wrong(
+                CALLS,
+                value,
+                &"only a service calls several times; a proxy passes each call on once",
+            ));
+        }
+        Ok(calls)
     }
 
     fn policy(&self) -> Result<Policy, ConfigError> {
@@ -556,6 +601,27 @@ impl Display for PassedOn {
             Self::Drop => f.write_str("drop"),
             Self::AtMost(most) => f.write_str(&duration_text(*most)),
         }
+    }
+}
+
+impl FromStr for FanOut {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim() {
+            "sequence" => Ok(Self::Sequence),
+            "parallel" => Ok(Self::Parallel),
+            _ => Err("write sequence or parallel"),
+        }
+    }
+}
+
+impl Display for FanOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Sequence => "sequence",
+            Self::Parallel => "parallel",
+        })
     }
 }
 
@@ -745,7 +811,8 @@ mod tests {
             callee in prop::option::of("[a-z][a-z0-9-]{0,20}"),
             retry in policy(),
             on_failure in prop::option::of(failure()),
-            [raw, detached] in any::<[bool; 2]>(),
+            [raw, detached, parallel] in any::<[bool; 3]>(),
+            calls in 1..=MAX_CALLS,
             fault in fault(),
             client_fault in prop::option::of(client_fault()),
             deadline in prop_oneof![
@@ -775,6 +842,8 @@ mod tests {
                 transport_codes: if raw { TransportCodes::Raw } else { TransportCodes::Normalized },
                 deadline,
                 detached,
+                calls: if layer == Layer::Service { calls } else { 1 },
+                fan_out: if parallel { FanOut::Parallel } else { FanOut::Sequence },
                 fault,
                 client_fault,
                 seed,
@@ -803,6 +872,27 @@ mod tests {
                 .to_string()
                 .contains("RETRYSCOPE_ATEMPTS")
         );
+    }
+
+    #[test]
+    fn calls_are_1_to_100_and_only_those_of_a_service() {
+        for (calls, layer, right) in [
+            ("0", "service", Err("write 1 to 100")),
+            ("101", "service", Err("write 1 to 100")),
+            ("two", "service", Err("write 1 to 100")),
+            ("2", "proxy", Err("only a service")),
+            ("1", "proxy", Ok(1)),
+            ("100", "service", Ok(100)),
+        ] {
+            let mut pairs = Config::named("pricing").write();
+            pairs.insert(CALLS.to_owned(), calls.to_owned());
+            pairs.insert(LAYER.to_owned(), layer.to_owned());
+            match (Config::read(&pairs), right) {
+                (Ok(config), Ok(right)) => assert_eq!(config.calls, right),
+                (Err(error), Err(right)) => assert!(error.to_string().contains(right), "{error}"),
+                (read, _) => panic!("{calls} {layer}: {read:?}"),
+            }
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub const SERVER_PORT: &str = "server.port";
 pub const PREVIOUS_ATTEMPTS: &str = "previous-rpc-attempts";
 /// The request's number, on every span. An i64: the bridge turns an unsigned number into a string.
 pub const REQUEST: &str = "retryscope.request";
-/// The attempt at each layer above an arrival: `17:1.3.2`.
+/// The attempt at each layer above an arrival: `17:1.3.2`, with the call before it where it is not the first: `17:1.3.2-1`.
 pub const ATTEMPT_PATH: &str = "retryscope.attempt_path";
 /// The settings in force when a request came.
 pub const GENERATION: &str = "retryscope.generation";

@@ -7,7 +7,11 @@ mod grammar;
 
 pub use grammar::{FaultError, ServiceFault};
 
-use crate::{call::Context, code::Code, seen::Seen};
+use crate::{
+    call::{Context, Step},
+    code::Code,
+    seen::Seen,
+};
 use std::time::Duration;
 
 /// How a service misbehaves: how late, and then how.
@@ -226,8 +230,8 @@ pub struct Draw<'a> {
     pub seed: u64,
     /// The request's number.
     pub request: u64,
-    /// The attempt at each layer above, the client's first.
-    pub path: &'a [u32],
+    /// The attempt at each layer above, the client's first, each as [`Step::number`](crate::call::Step::number) says.
+    pub path: &'a [u64],
     /// How often this path of this request has come before.
     pub occurrence: u32,
 }
@@ -265,21 +269,31 @@ pub fn verdict(fault: &Fault, context: &Context, seen: &mut Seen) -> Verdict {
 
 /// Likewise for a fault in a caller. Its place makes its draws others than those of the services on both sides.
 pub fn verdict_in_caller(placed: &ClientFault, context: &Context, seen: &mut Seen) -> Verdict {
-    let place = if placed.inside { INSIDE } else { OUTSIDE };
+    let place = if placed.inside {
+        Step {
+            call: 1,
+            attempt: INSIDE,
+        }
+    } else {
+        Step {
+            call: context.call,
+            attempt: OUTSIDE,
+        }
+    };
     verdict_at(&placed.fault, context, seen, Some(place))
 }
 
 /// What stands behind the path in the draws of a fault inside a caller's loop: a number that no attempt has.
 const INSIDE: u32 = u32::MAX;
-/// Likewise outside the loop.
+/// Likewise outside the loop, where the call has no attempt yet that would say which call it is.
 const OUTSIDE: u32 = u32::MAX - 1;
 
-fn verdict_at(fault: &Fault, context: &Context, seen: &mut Seen, place: Option<u32>) -> Verdict {
+fn verdict_at(fault: &Fault, context: &Context, seen: &mut Seen, place: Option<Step>) -> Verdict {
     let path = context.path.as_ref();
     let (count_requests, count_paths) = fault.remembers();
     let before = seen.arrive(path, count_requests, count_paths);
     let (request, path) = path.map_or((before.in_process, &[][..]), |path| (path.request, &path.attempts[..]));
-    let path: Vec<u32> = path.iter().copied().chain(place).collect();
+    let path: Vec<u64> = path.iter().copied().chain(place).map(Step::number).collect();
     let draw = Draw {
         seed: context.generation.config.seed,
         request,
@@ -318,16 +332,17 @@ impl Draw<'_> {
     /// A number from 0 (included) to 1 (excluded), the same for the same draw on every machine.
     ///
     /// The rule, for whoever replays it with code of their own: start with `x = mix(seed)`; then for the request's number,
-    /// for each number of the path from the client's attempt down, and last for the occurrence, in this order,
-    /// `x = mix(x XOR number)` (a fault in a caller has one more number behind the path: 2^32 - 1 inside the loop, 2^32 - 2
-    /// outside); for the delay's chance once more with the number 1, for its jitter with 2; the draw is the
+    /// for each attempt of the path from the client's down, and last for the occurrence, in this order,
+    /// `x = mix(x XOR number)`; an attempt's number is the one in the path, and where it is written `call-attempt`,
+    /// `(call - 1) * 2^32 + attempt` (a fault in a caller has one more number behind the path: 2^32 - 1 inside the loop,
+    /// `(call - 1) * 2^32 + 2^32 - 2` outside); for the delay's chance once more with the number 1, for its jitter with 2; the draw is the
     /// upper 53 bits of `x` divided by 2^53. `mix` adds 0x9E3779B97F4A7C15 and applies the finalizer of `SplitMix64`, all in
     /// wrapping 64-bit arithmetic.
     pub fn share(&self, stream: Stream) -> f64 {
         let mut x = mix(self.seed);
         x = mix(x ^ self.request);
         for attempt in self.path {
-            x = mix(x ^ u64::from(*attempt));
+            x = mix(x ^ attempt);
         }
         x = mix(x ^ u64::from(self.occurrence));
         x = match stream {
@@ -351,7 +366,7 @@ fn mix(x: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn draw(request: u64, path: &[u32]) -> Draw<'_> {
+    fn draw(request: u64, path: &[u64]) -> Draw<'_> {
         Draw {
             seed: 27,
             request,

@@ -11,6 +11,7 @@
 //!      |                      it all   span       at it        without     broken service
 //!      |                                                       its caller
 //!  handler     call.rs        takes the Context, hands it on; copies no metadata
+//!              fan_out.rs     once, or as often as the settings say
 //!      |
 //!  outbound    outbound.rs    call span -> retry -> deadline out -> attempt span -> connection
 //!                               |           |          |              |
@@ -45,6 +46,7 @@ pub mod conventions;
 pub mod counts;
 mod direct;
 pub mod export;
+pub mod fan_out;
 pub mod fault;
 pub mod inbound;
 pub mod layers;

@@ -49,6 +49,9 @@ pub enum OutboundError {
     /// It is to be what no process here is.
     #[error("{0} would be an Envoy: RETRYSCOPE_LAYER is service, proxy or undeclared here")]
     Envoy(String),
+    /// It is to call several times, and forwards each arrival once.
+    #[error("{0} forwards what arrives, once: RETRYSCOPE_CALLS is 1 here")]
+    OneCall(String),
     /// The address cannot be called.
     #[error("cannot call {0}")]
     Address(String, #[source] tonic::transport::Error),

@@ -6,6 +6,7 @@ use chassis::{
     call::Context,
     config::Config,
     counts::Counts,
+    fan_out,
     inbound::{self, Shop},
     outbound::{self, Outbound, OutboundError},
     outcome, process,
@@ -43,7 +44,11 @@ impl Checkout for Handler {
         let ask = GetPriceRequest {
             item: request.into_inner().item,
         };
-        match self.pricing.clone().get_price(context.next(ask)).await {
+        let answer = fan_out::ask(&context, |context| {
+            let (mut pricing, ask) = (self.pricing.clone(), context.next(ask.clone()));
+            async move { pricing.get_price(ask).await }
+        });
+        match answer.await {
             Ok(response) => Ok(Response::new(quote(response.into_inner()))),
             Err(failed) => Err(outcome::answer(&context.generation.config, &failed)),
         }

@@ -6,6 +6,7 @@ use chassis::{
     call::Context,
     config::Config,
     counts::Counts,
+    fan_out,
     inbound::{self, Shop},
     outbound::{self, Outbound, OutboundError},
     outcome, process,
@@ -43,7 +44,11 @@ impl Frontend for Handler {
         let ask = GetQuoteRequest {
             item: request.into_inner().item,
         };
-        match self.checkout.clone().get_quote(context.next(ask)).await {
+        let answer = fan_out::ask(&context, |context| {
+            let (mut checkout, ask) = (self.checkout.clone(), context.next(ask.clone()));
+            async move { checkout.get_quote(ask).await }
+        });
+        match answer.await {
             Ok(response) => Ok(Response::new(offer(response.into_inner()))),
             Err(failed) => Err(outcome::answer(&context.generation.config, &failed)),
         }

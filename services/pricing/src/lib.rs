@@ -6,6 +6,7 @@ use chassis::{
     call::Context,
     config::Config,
     counts::Counts,
+    fan_out,
     inbound::{self, Shop},
     outbound::{self, Outbound, OutboundError},
     outcome, process,
@@ -43,7 +44,11 @@ impl Pricing for Handler {
         let ask = GetStockRequest {
             item: request.into_inner().item,
         };
-        match self.inventory.clone().get_stock(context.next(ask)).await {
+        let answer = fan_out::ask(&context, |context| {
+            let (mut inventory, ask) = (self.inventory.clone(), context.next(ask.clone()));
+            async move { inventory.get_stock(ask).await }
+        });
+        match answer.await {
             Ok(response) => Ok(Response::new(price(response.into_inner()))),
             Err(failed) => Err(outcome::answer(&context.generation.config, &failed)),
         }

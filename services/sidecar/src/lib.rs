@@ -34,6 +34,9 @@ pub fn main() -> ExitCode {
 /// The forwarder between the two stacks.
 pub fn shop(live: &Arc<Live>, counts: &Arc<Counts>) -> Result<Shop, OutboundError> {
     let config = &live.now().config;
+    if config.calls > 1 {
+        return Err(OutboundError::OneCall(config.service.clone()));
+    }
     let behind = outbound::forwarding(config, counts)?;
     match config.layer {
         Layer::Proxy => Ok(inbound::everything(live, counts, Wrap(Proxy).layer(behind))),

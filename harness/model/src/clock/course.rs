@@ -51,6 +51,8 @@ struct Call {
     request: u64,
     deadline: Option<Deadline>,
     path: Draw,
+    /// Which of its parent's calls it is, from 1.
+    number: u32,
     /// Whether the nearest code above made it in an attempt after its first: proxies between leave that as it was.
     from_retry: bool,
     made: u32,
@@ -107,7 +109,19 @@ struct Attempt {
     /// When it arrived.
     arrived: Span,
     fault: Kind,
-    child: Option<CallId>,
+    children: Children,
+}
+
+/// The calls that a service makes for one arrival.
+#[derive(Debug, Default)]
+struct Children {
+    begun: Vec<CallId>,
+    /// Those that have not ended.
+    open: u32,
+    /// What they are given of the time.
+    deadline: Option<Deadline>,
+    /// The failure of the first of them, by its number, that failed.
+    failed: Option<(u32, Ended)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -447,7 +461,8 @@ impl<'a> Course<'a> {
             self.push(Span { lo: at, hi: at }.timer(0, 0), Event::Begin(index + 1));
         }
         let deadline = load.deadline_us.map(|us| self.new_deadline(self.now.after(us)));
-        let call = self.new_call(0, None, index, deadline, Draw::of_request(load.seed, number), false);
+        let begun = Draw::of_request(load.seed, number);
+        let call = self.new_call(0, None, index, deadline, begun, false);
         if let Some(us) = load.cancel_after_us {
             self.push(self.now.timer(us, us), Event::Leave(call));
         }
@@ -485,6 +500,7 @@ impl<'a> Course<'a> {
             request,
             deadline,
             path,
+            number: 1,
             from_retry,
             made: 0,
             outstanding: Vec::new(),
@@ -502,7 +518,12 @@ impl<'a> Course<'a> {
     fn pass_client_fault(&mut self, call: CallId) {
         let (hop, request, path, deadline) = {
             let call = &self.calls[call];
-            (call.hop, call.request, call.path, call.deadline)
+            (
+                call.hop,
+                call.request,
+                call.path.outside_loop(call.number),
+                call.deadline,
+            )
         };
         if let Some(deadline) = deadline {
             self.push(deadline.at.timer(0, 0), Event::CallDeadline(call));
@@ -510,7 +531,7 @@ impl<'a> Course<'a> {
         match self.chain.callers[hop].client_fault.filter(|client| !client.inside) {
             None => self.begin_call(call),
             Some(client) => {
-                let (wait, code) = self.decide_out(hop, request, path.in_caller(false), &client.fault);
+                let (wait, code) = self.decide_out(hop, request, path, &client.fault);
                 match wait {
                     None => self.happen(Event::Ready(call, code)),
                     Some((least, most)) => self.push(self.now.timer(least, most), Event::Ready(call, code)),
@@ -570,7 +591,7 @@ impl<'a> Course<'a> {
         let is_retry = std::mem::take(&mut state.is_waiting);
         state.paid = None;
         let (number, request, deadline) = (state.made, state.request, state.deadline);
-        let path = caller.path(state.path, number);
+        let path = caller.path(state.path, state.number, number);
         self.attempts.push(Attempt {
             call,
             number,
@@ -582,7 +603,7 @@ impl<'a> Course<'a> {
             deadline,
             arrived: Span::default(),
             fault: Kind::None,
-            child: None,
+            children: Children::default(),
         });
         if let Some(us) = caller.policy.attempt_timeout_us {
             self.push(self.now.timer(us, us), Event::Timeout(attempt));
@@ -595,7 +616,7 @@ impl<'a> Course<'a> {
         match caller.client_fault.filter(|client| client.inside) {
             None => self.leave_caller(attempt),
             Some(client) => {
-                let (wait, code) = self.decide_out(hop, request, path.in_caller(true), &client.fault);
+                let (wait, code) = self.decide_out(hop, request, path.inside_loop(), &client.fault);
                 match wait {
                     None => self.happen(Event::AttemptReady(attempt, code)),
                     Some((least, most)) => self.push(self.now.timer(least, most), Event::AttemptReady(attempt, code)),
@@ -679,14 +700,35 @@ impl<'a> Course<'a> {
             };
             return self.worked(attempt, own.into());
         }
-        let deadline = self.passed_on(attempt, hop);
-        let (request, path) = (
-            self.calls[self.attempts[attempt].call].request,
-            self.attempts[attempt].path,
-        );
+        let service = &self.chain.services[hop];
+        let at_once = if service.is_parallel() { service.calls } else { 1 };
+        self.attempts[attempt].children.open = at_once;
+        self.attempts[attempt].children.deadline = self.passed_on(attempt, hop);
+        for _ in 0..at_once {
+            self.begin_child(attempt, hop);
+        }
+    }
+
+    /// A service makes the next of its calls.
+    fn begin_child(&mut self, attempt: AttemptId, hop: usize) {
+        let Attempt {
+            call,
+            path,
+            ref children,
+            ..
+        } = self.attempts[attempt];
+        let (deadline, number) = (children.deadline, children.begun.len() + 1);
         let from_retry = self.arrived_as_retry(attempt);
-        let child = self.new_call(hop + 1, Some(attempt), request, deadline, path, from_retry);
-        self.attempts[attempt].child = Some(child);
+        let child = self.new_call(
+            hop + 1,
+            Some(attempt),
+            self.calls[call].request,
+            deadline,
+            path,
+            from_retry,
+        );
+        self.calls[child].number = u32::try_from(number).expect("the number of calls is a u32");
+        self.attempts[attempt].children.begun.push(child);
         self.pass_client_fault(child);
     }
 
@@ -778,7 +820,7 @@ impl<'a> Course<'a> {
                 // The word travels; who comes at the same moment may still find the place taken.
                 self.push(self.now.within(self.hop_us), Event::Vacate(attempt));
             }
-            if let Some(child) = self.attempts[attempt].child {
+            for child in std::mem::take(&mut self.attempts[attempt].children.begun) {
                 self.drop_call(child);
             }
         }
@@ -959,8 +1001,24 @@ impl<'a> Course<'a> {
         let Some(attempt) = self.calls[call].parent else {
             return self.end_request(call, ended.code);
         };
-        let on_failure = self.chain.services[self.hop_of(attempt)].on_failure;
-        self.worked(attempt, self.caller(call).hands_up(ended).translated(on_failure));
+        let hop = self.hop_of(attempt);
+        let service = &self.chain.services[hop];
+        let ended = self.caller(call).hands_up(ended);
+        let number = self.calls[call].number;
+        let children = &mut self.attempts[attempt].children;
+        children.open -= 1;
+        if ended.code.is_failure() && children.failed.is_none_or(|(failed, _)| number < failed) {
+            children.failed = Some((number, ended));
+        }
+        if children.open > 0 {
+            return;
+        }
+        let failed = children.failed.map(|(_, ended)| ended);
+        if failed.is_none() && !service.is_parallel() && number < service.calls {
+            children.open = 1;
+            return self.begin_child(attempt, hop);
+        }
+        self.worked(attempt, failed.unwrap_or(ended).translated(service.on_failure));
     }
 
     /// Takes timers out of the queue that do nothing any more.

@@ -2,7 +2,10 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
 use model::fault::{self, ClientFault, Cut, Kind, When};
-use model::{Caller, Code, Fault, Layer, Load, PassesOn, Policy, RetryOn, Service, Topology};
+use model::{
+    Caller, Code, Count, Draws, FanOut, Fault, Layer, Load, PassesOn, Policy, Predicted, RetryOn, Service, Topology,
+    predict,
+};
 use std::collections::{BTreeMap, HashMap};
 
 pub const NOT_FOUND: Code = Code(5);
@@ -65,6 +68,8 @@ pub fn chain(attempts: &[u32]) -> Topology {
         on_failure: None,
         passes_on: PassesOn::Rest,
         detached: false,
+        calls: 1,
+        fan_out: FanOut::Sequence,
     };
     Topology {
         callers: attempts.iter().enumerate().map(caller).collect(),
@@ -128,6 +133,8 @@ pub struct Ask {
     pub per_process: bool,
     /// So many links in a hundred have a proxy or an Envoy; if any, answers are more than a code.
     pub layers: u64,
+    /// A service calls the next up to so many times, at once only where no `first` counts further down.
+    pub calls: u64,
 }
 
 const CODES: [Code; 4] = [Code::UNAVAILABLE, Code(13), Code(8), Code::INVALID_ARGUMENT];
@@ -169,7 +176,25 @@ pub fn random_topology(random: &mut Random, ask: Ask) -> Topology {
             random_layer(&mut topology, link, random, ask);
         }
     }
+    if ask.calls > 1 {
+        random_calls(&mut topology, random, ask.calls);
+        let counts = |service: &Service| service.fault.when.first.is_some();
+        let lowest = topology.services.iter().rposition(counts).unwrap_or(0);
+        for service in &mut topology.services[..lowest] {
+            service.fan_out = FanOut::Sequence;
+        }
+    }
     topology
+}
+
+/// Services call the next up to so many times, one after another or at once. Proxies do not.
+pub fn random_calls(topology: &mut Topology, random: &mut Random, most: u64) {
+    for (service, caller) in topology.services.iter_mut().zip(&topology.callers[1..]) {
+        if caller.layer == Layer::Code && random.chance(60) {
+            service.calls = u32::try_from(1 + random.below(most)).unwrap();
+            service.fan_out = random.pick(&[FanOut::Sequence, FanOut::Parallel]);
+        }
+    }
 }
 
 fn random_layer(topology: &mut Topology, link: usize, random: &mut Random, ask: Ask) {
@@ -325,12 +350,12 @@ pub struct Walk<'a, Drawn> {
     /// Arrivals before, by place: the services, then the callers with their own faults.
     pub before_in_process: Vec<u64>,
     pub before_in_request: Vec<u64>,
-    pub paths: HashMap<(usize, Vec<u32>), u64>,
+    pub paths: HashMap<(usize, Vec<u64>), u64>,
     /// A proxy that forwards the attempt path as it came.
     pub undeclared: Option<usize>,
 }
 
-impl<'a, Drawn: FnMut(u64, &[u32], u64, f64) -> bool> Walk<'a, Drawn> {
+impl<'a, Drawn: FnMut(u64, &[u64], u64, f64) -> bool> Walk<'a, Drawn> {
     pub fn new(topology: &'a Topology, drawn: Drawn) -> Self {
         let zeros = vec![0; topology.services.len()];
         let counted = Counted {
@@ -361,16 +386,17 @@ impl<'a, Drawn: FnMut(u64, &[u32], u64, f64) -> bool> Walk<'a, Drawn> {
     pub fn request(&mut self, request: u64) -> Code {
         self.before_in_request.fill(0);
         self.paths.clear();
-        let code = self.call(0, request, &[], 0).code;
+        let code = self.call(0, 1, request, &[], 0).code;
         *self.counted.ended.entry(code).or_default() += 1;
         code
     }
 
-    /// `previous` is what `grpc-previous-rpc-attempts` said to whoever calls now.
-    fn call(&mut self, link: usize, request: u64, path: &[u32], previous: u32) -> End {
+    /// `previous` is what `grpc-previous-rpc-attempts` said to whoever calls now, for the `number`th time.
+    fn call(&mut self, link: usize, number: u64, request: u64, path: &[u64], previous: u32) -> End {
         let caller = &self.topology.callers[link];
         self.counted.calls[link] += 1;
-        if let Some(failed) = self.own_fault(link, false, request, path) {
+        let place = ((number - 1) << 32) + u64::from(u32::MAX - 1);
+        if let Some(failed) = self.own_fault(link, false, request, path, place) {
             return failed.up(caller);
         }
         let most = if caller.policy.only_first_tries && previous > 0 {
@@ -381,15 +407,15 @@ impl<'a, Drawn: FnMut(u64, &[u32], u64, f64) -> bool> Walk<'a, Drawn> {
         let mut last = End::answered(Code::OK);
         for attempt in 1..=most {
             let is_numbered = caller.layer != Layer::Envoy && self.undeclared != Some(link);
-            let number = is_numbered.then_some(attempt);
-            let path: Vec<u32> = path.iter().copied().chain(number).collect();
+            let number = is_numbered.then_some(((number - 1) << 32) + u64::from(attempt));
+            let path: Vec<u64> = path.iter().copied().chain(number).collect();
             let told = if caller.layer == Layer::Code {
                 attempt - 1
             } else {
                 previous
             };
             self.counted.sent[link] += 1;
-            last = match self.own_fault(link, true, request, &path) {
+            last = match self.own_fault(link, true, request, &path, u32::MAX.into()) {
                 Some(failed) => failed,
                 None => self.arrive(link, request, &path, told),
             };
@@ -400,16 +426,15 @@ impl<'a, Drawn: FnMut(u64, &[u32], u64, f64) -> bool> Walk<'a, Drawn> {
         last.up(caller)
     }
 
-    fn own_fault(&mut self, link: usize, inside: bool, request: u64, path: &[u32]) -> Option<End> {
+    fn own_fault(&mut self, link: usize, inside: bool, request: u64, path: &[u64], place: u64) -> Option<End> {
         let caller = &self.topology.callers[link];
         let client = caller.client_fault.filter(|client| client.inside == inside)?;
-        let place = if inside { u32::MAX } else { u32::MAX - 1 };
-        let path: Vec<u32> = path.iter().copied().chain([place]).collect();
+        let path: Vec<u64> = path.iter().copied().chain([place]).collect();
         let kind = self.happens(self.topology.services.len() + link, client.fault, request, &path)?;
         End::of(kind, caller)
     }
 
-    fn arrive(&mut self, at: usize, request: u64, path: &[u32], previous: u32) -> End {
+    fn arrive(&mut self, at: usize, request: u64, path: &[u64], previous: u32) -> End {
         let service = &self.topology.services[at];
         let caller = &self.topology.callers[at];
         if service.fault == REFUSE {
@@ -425,7 +450,7 @@ impl<'a, Drawn: FnMut(u64, &[u32], u64, f64) -> bool> Walk<'a, Drawn> {
             return failed;
         }
         let own = if at + 1 < self.topology.services.len() {
-            let below = self.call(at + 1, request, path, previous);
+            let below = self.calls(at, request, path, previous);
             match service.on_failure {
                 Some(code) if below.code != Code::OK => End::answered(code),
                 _ => below,
@@ -442,8 +467,22 @@ impl<'a, Drawn: FnMut(u64, &[u32], u64, f64) -> bool> Walk<'a, Drawn> {
         fails.unwrap_or(own)
     }
 
+    fn calls(&mut self, at: usize, request: u64, path: &[u64], previous: u32) -> End {
+        let service = &self.topology.services[at];
+        let mut ends = Vec::new();
+        for number in 1..=u64::from(service.calls) {
+            ends.push(self.call(at + 1, number, request, path, previous));
+            let is_over = ends.last().is_some_and(|end: &End| end.code != Code::OK);
+            if is_over && service.fan_out == FanOut::Sequence {
+                break;
+            }
+        }
+        let failed = ends.iter().find(|end| end.code != Code::OK);
+        *failed.unwrap_or(&ends[0])
+    }
+
     /// What a fault does to whoever comes to its place now.
-    fn happens(&mut self, place: usize, fault: Fault, request: u64, path: &[u32]) -> Option<Kind> {
+    fn happens(&mut self, place: usize, fault: Fault, request: u64, path: &[u64]) -> Option<Kind> {
         let before = if fault.when.per_process {
             self.before_in_process[place]
         } else {
@@ -461,7 +500,7 @@ impl<'a, Drawn: FnMut(u64, &[u32], u64, f64) -> bool> Walk<'a, Drawn> {
 }
 
 /// The rule of the draw, as documented beside the fault.
-pub fn documented_share(seed: u64, request: u64, path: &[u32], occurrence: u64) -> f64 {
+pub fn documented_share<Number: Copy + Into<u64>>(seed: u64, request: u64, path: &[Number], occurrence: u64) -> f64 {
     fn mix(number: u64) -> u64 {
         let mut number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
         number ^= number >> 30;
@@ -472,7 +511,7 @@ pub fn documented_share(seed: u64, request: u64, path: &[u32], occurrence: u64) 
     }
     let numbers = [request]
         .into_iter()
-        .chain(path.iter().map(|attempt| u64::from(*attempt)))
+        .chain(path.iter().map(|attempt| (*attempt).into()))
         .chain([occurrence]);
     let mixed = numbers.fold(mix(seed), |mixed, number| mix(mixed ^ number));
     (mixed >> 11) as f64 / 2_f64.powi(53)
@@ -495,11 +534,12 @@ pub fn walk_with_undeclared(topology: &Topology, behind: usize, attempts: u32) -
     let works = Service {
         fault: Fault::NONE,
         on_failure: None,
+        calls: 1,
         ..topology.services[behind].clone()
     };
     with.services.insert(behind, works);
     let seed = topology.load.seed;
-    let mut walk = Walk::new(&with, |request, path: &[u32], occurrence, p| {
+    let mut walk = Walk::new(&with, |request, path: &[u64], occurrence, p| {
         documented_share(seed, request, path, occurrence) < p
     });
     walk.undeclared = Some(behind + 1);
@@ -514,8 +554,37 @@ pub fn walk_with_undeclared(topology: &Topology, behind: usize, attempts: u32) -
 
 pub fn walk_with_documented_draws(topology: &Topology) -> Counted {
     let seed = topology.load.seed;
-    Walk::new(topology, |request, path: &[u32], occurrence, p| {
+    Walk::new(topology, |request, path: &[u64], occurrence, p| {
         documented_share(seed, request, path, occurrence) < p
     })
     .all()
+}
+
+/// Holds every count of the prediction to be exact, and the same as this one.
+pub fn assert_exact(topology: &Topology, counted: &Counted) {
+    let prediction = predict(topology, Draws::Replay);
+    let same = |predicted: &Predicted, counted: u64, what: &str| {
+        let expected = Count::from(counted);
+        assert_eq!(
+            (predicted.kind, predicted.min, predicted.max),
+            (model::Kind::Exact, expected, expected),
+            "{what}: {topology:#?}"
+        );
+    };
+    for (number, service) in prediction.services.iter().enumerate() {
+        same(&service.received, counted.received[number], "received");
+        same(&service.work_done, counted.work_done[number], "work done");
+        same(&prediction.links[number].calls, counted.calls[number], "calls");
+        same(&prediction.links[number].sent, counted.sent[number], "sent");
+    }
+    let mut codes: Vec<Code> = prediction.failed_by_code.keys().copied().collect();
+    codes.extend(counted.ended.keys().copied());
+    for code in codes {
+        let ended = counted.ended.get(&code).copied().unwrap_or(0);
+        match (code, prediction.failed_by_code.get(&code)) {
+            (Code::OK, _) => same(&prediction.ok, ended, "ok"),
+            (_, Some(predicted)) => same(predicted, ended, "failed"),
+            (_, None) => assert_eq!(ended, 0, "{code} was not predicted: {topology:#?}"),
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod command;
 mod comparison;
 mod demo;
 mod evidence;
+mod fan_out;
 mod hidden;
 mod live;
 mod next;

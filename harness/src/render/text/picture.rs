@@ -146,9 +146,15 @@ pub(super) fn marks(report: &Report, service: &str, received: Option<u64>) -> Op
     Some(if apart.len() <= GROUPED { apart } else { letters(false) })
 }
 
+/// The request, then each layer's step: the call, where it is not the first, over the attempt.
 fn steps(path: &str) -> Vec<u64> {
+    let step = |step: &str| {
+        let (call, attempt) = step.split_once('-').unwrap_or(("1", step));
+        let (call, attempt) = (call.parse::<u64>().ok()?, attempt.parse::<u64>().ok()?);
+        Some((call << 32) | attempt)
+    };
     path.split([':', '.'])
-        .map(|step| step.parse().unwrap_or(u64::MAX))
+        .map(|each| step(each).unwrap_or(u64::MAX))
         .collect()
 }
 

@@ -1,7 +1,7 @@
 //! The screen of the arithmetic alone.
 
 use super::{
-    Style, command, number,
+    Style, command, fan_out, number,
     picture::{self, Node},
     words::{self, Screen, WIDTH, sentence, shown},
 };
@@ -319,6 +319,10 @@ pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
         arrows.push(picture::arrow(tries(&row.service)));
     }
     let mut lines = picture::chain(&nodes, &arrows);
+    let callers = nodes.iter().skip(1).map(|node| node.name.as_str());
+    for sentence in fan_out::sentences(&prediction.scenario, callers) {
+        lines.extend(words::wrapped("", 0, &sentence));
+    }
     if requests(prediction) > 1 {
         lines.push(format!(
             "The counts are those of {}.",

@@ -1,7 +1,7 @@
 //! The screen of one run.
 
 use super::{
-    Style, command, evidence, hidden, number,
+    Style, command, evidence, fan_out, hidden, number,
     picture::{self, Node},
     proxies, traces,
     words::{self, LABEL, Screen, sentence, shown},
@@ -288,6 +288,10 @@ fn chain(report: &Report) -> Vec<String> {
 
 /// What else the counts have to tell.
 pub(super) fn details(screen: &mut Screen, report: &Report) {
+    let services = picture::services(report).map(|row| row.service.as_str());
+    for sentence in fan_out::sentences(&report.scenario, services) {
+        screen.lines(words::labelled("calls", &sentence));
+    }
     for (label, text) in [("work done", work_done(report)), ("drawn", drawn(report))] {
         if let Some(text) = text {
             screen.lines(words::labelled(label, &text));

@@ -289,6 +289,8 @@ budget        of checkout's retries: kind=window, ratio=0.2, min_per_second=0,
 commit        checkout retries answers that have begun, up to a second message
 deadline      checkout passes on 1s at most
 detached      checkout works on when its caller has left
+calls         checkout calls pricing 2 times for each call that arrives there,
+              all at once.
 pushback      pricing retries also where it is asked not to
 first tries   pricing retries no call that is a retry itself
 fault         in pricing, outside its retry loop: delay:ms=20+fail:first=1

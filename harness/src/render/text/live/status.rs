@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Style, command, number,
+        Style, command, fan_out, number,
         picture::{self, Node},
         words::{self, LABEL, Screen, WIDTH, shown},
     },
@@ -152,7 +152,7 @@ fn in_words(status: &Status, title: String) -> Vec<String> {
 fn unusual(status: &Status) -> Vec<String> {
     let mut lines = Vec::new();
     let mut say = |label: &str, text: String| lines.extend(words::labelled(label, &text));
-    for row in &status.services {
+    for (place, row) in status.services.iter().enumerate() {
         let name = shown(&row.service);
         if let Some(backoff) = &row.backoff {
             say(
@@ -201,6 +201,13 @@ fn unusual(status: &Status) -> Vec<String> {
         }
         if row.detached {
             say("detached", format!("{name} works on when its caller has left"));
+        }
+        if let (Some(calls @ 2..), Some(callee)) = (row.calls, status.services.get(place + 1)) {
+            let is_parallel = row.fan_out.as_deref() == Some("parallel");
+            say(
+                "calls",
+                fan_out::of_one(&name, &shown(&callee.service), calls.into(), is_parallel),
+            );
         }
         if let Some(fault) = &row.client_fault {
             say("fault", words::client_fault(&row.service, fault));

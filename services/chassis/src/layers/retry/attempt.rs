@@ -181,7 +181,8 @@ impl Call {
                 .headers_mut()
                 .insert(call::PREVIOUS_ATTEMPTS, HeaderValue::from(made - 1));
         }
-        let path = self.context.path.as_ref().map(|path| path.then(made));
+        let path = self.context.path.as_ref();
+        let path = path.map(|path| path.then_of(self.context.call, made));
         if let Some(value) = path
             .as_ref()
             .and_then(|path| HeaderValue::try_from(path.to_string()).ok())
@@ -192,6 +193,7 @@ impl Call {
         request.extensions_mut().insert(Context {
             path,
             attempt: made,
+            call: 1,
             ..self.context.clone()
         });
         request
