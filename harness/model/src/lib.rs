@@ -25,6 +25,7 @@ mod chance;
 mod changes;
 mod clock;
 mod count;
+mod distribution;
 mod draw;
 mod ended;
 mod exact;
@@ -37,6 +38,7 @@ pub mod verdict;
 pub use calculator::{Ceiling, ceiling, failing_share, worst};
 pub use changes::{Change, ChangeKind, changes, formula};
 pub use count::Count;
+pub use distribution::{Distribution, distributions};
 pub use fault::Fault;
 pub use prediction::{
     Draws, Kind, Limit, LinkPrediction, PerRequest, Predicted, Prediction, ServicePrediction, predict,

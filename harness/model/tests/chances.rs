@@ -3,7 +3,8 @@
 
 mod support;
 
-use model::{Code, Count, Draws, Fault, Kind, Predicted, Topology, predict};
+use model::{Code, Count, Distribution, Draws, Fault, Kind, Predicted, Topology, distributions, predict};
+use std::collections::BTreeMap;
 use support::{Ask, Counted, Random, Walk, random_topology};
 
 /// Every way the draws of a run can fall, with its chance; `None` if there are more than `limit`.
@@ -62,9 +63,32 @@ fn assert_agrees(
     assert_eq!(Some(predicted.max), counts().max(), "{what}: {of:#?}");
 }
 
+/// Each count of one request as often as the ways say, and the quantiles with it.
+fn assert_distributed(distribution: &Distribution, ways: &[(f64, Counted)], number: usize, of: &Topology) {
+    let mut expected = BTreeMap::<u64, f64>::new();
+    for (chance, way) in ways {
+        *expected.entry(way.received[number]).or_default() += chance;
+    }
+    expected.retain(|_, chance| *chance >= 1e-15);
+    let counts: BTreeMap<u64, f64> = distribution.counts().unwrap().collect();
+    let keys = |counts: &BTreeMap<u64, f64>| counts.keys().copied().collect::<Vec<_>>();
+    assert_eq!(keys(&counts), keys(&expected), "{of:#?}");
+    let mut sum = 0.0;
+    for (count, chance) in &expected {
+        assert!(
+            (counts[count] - chance).abs() < 1e-12,
+            "{count}: {counts:?} {expected:?} {of:#?}"
+        );
+        if *chance > 1e-9 {
+            assert_eq!(distribution.quantile(sum + chance / 2.0), Some(*count), "{of:#?}");
+        }
+        sum += chance;
+    }
+}
+
 fn against_every_way(seed: u64, ask: Ask, chains: usize) {
     let mut random = Random(seed);
-    let mut compared = 0;
+    let (mut compared, mut distributed) = (0, 0);
     while compared < chains {
         let topology = random_topology(&mut random, ask);
         let drawn = |fault: &Fault| fault.when.p.is_some_and(|p| p > 0.0 && p < 1.0);
@@ -109,6 +133,17 @@ fn against_every_way(seed: u64, ask: Ask, chains: usize) {
             .map(|(chance, way)| chance * (requests - ended(way, Code::OK) as f64))
             .sum();
         assert!((prediction.per_request.still_fails.unwrap() - fails / requests).abs() < 1e-9);
+        for (number, distribution) in distributions(&topology).iter().enumerate() {
+            match distribution {
+                Some(distribution) if topology.load.requests == 1 => {
+                    assert_distributed(distribution, &ways, number, &topology);
+                    distributed += 1;
+                }
+                Some(_) => {}
+                // A `first` that can run out is part of the state.
+                None => assert!(ask.firsts, "{topology:#?}"),
+            }
+        }
         let all = |way: &Counted| way.received.iter().sum::<u64>();
         if topology.load.requests == 1 {
             assert_eq!(
@@ -124,6 +159,7 @@ fn against_every_way(seed: u64, ask: Ask, chains: usize) {
         }
         compared += 1;
     }
+    assert!(ask.firsts || distributed > chains, "only {distributed}");
 }
 
 const SMALL: Ask = Ask {

@@ -74,7 +74,7 @@ pub struct Distribution {
     pub p90: Count,
     /// 99 % of the requests cause at most so many.
     pub p99: Count,
-    /// Each count that can come, from the smallest, with its chance; empty where there are more than 1,000.
+    /// Each count with its chance, from the smallest, without chances below 1e-15; empty where there are more than 1,000.
     pub counts: Vec<Chance>,
 }
 
