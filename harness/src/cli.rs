@@ -13,6 +13,7 @@ mod tests;
 use crate::{
     attach::Attach,
     expect::Expectation,
+    predict::Questions,
     scenario::{Change, Overrides, Scenario},
     viewer::Viewer,
 };
@@ -118,6 +119,8 @@ pub struct Demo {
 pub struct Run {
     /// What to run; its chain can be run.
     pub subject: Subject,
+    /// Whether each suggested change is applied and run too; never with services that already run.
+    pub proves: bool,
     /// Most arrivals that may be planned.
     pub max_calls: u64,
     /// The outside collector, `http://host:port`.
@@ -133,6 +136,8 @@ pub struct Run {
 pub struct Predict {
     /// What to predict. It expects nothing.
     pub subject: Subject,
+    /// What is asked besides the counts.
+    pub questions: Questions,
     /// Where results go.
     pub output: Output,
 }

@@ -23,6 +23,7 @@
 //!
 //! Not here: the arithmetic (`harness/model`), the services (`services/`). Start with `run.rs`.
 
+pub mod advice;
 pub mod attach;
 pub mod chain_line;
 pub mod child;

@@ -21,13 +21,14 @@ mod tests;
 mod tree;
 mod values;
 
+pub(crate) use build::CUSTOM;
 pub use build::{DEFAULT_ATTEMPTS, DEFAULT_ITEM, DEFAULT_SCENARIO, default_names};
 pub use builtin::{BUILT_IN, BuiltIn};
 pub use configs::{CONTROL_PORTS, MAX_SERVICES_ATTACHED, Program, Role, SERVICE_PORTS, Start};
 pub(crate) use effective::duration;
 pub(crate) use limits::grouped;
 pub use limits::{ARRIVALS_PER_SECOND, DEFAULT_MAX_CALLS, MAX_STANDING, check_deadline, check_max_calls};
-pub use overrides::Overrides;
+pub use overrides::{Mesh, Overrides};
 pub use repeat::shell_quoted;
 pub(crate) use sidecars::SIDECAR_RIGHT;
 pub use standing::Change;
@@ -90,7 +91,7 @@ impl Chain {
     }
 
     /// The same, to be changed.
-    fn callers_mut(&mut self) -> impl Iterator<Item = (&str, &mut Caller)> {
+    pub(crate) fn callers_mut(&mut self) -> impl Iterator<Item = (&str, &mut Caller)> {
         let callers = self.services.len() - 1;
         let services = self.services[..callers].iter_mut();
         let services = services.map(|service| (service.name.as_str(), &mut service.caller));

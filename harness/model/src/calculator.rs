@@ -1,9 +1,13 @@
-//! What people work out on paper: the worst case, the ceiling of a budget, what a share of failures leaves.
+//! What people work out on paper: the worst case and the multiplication behind it, the ceiling of a budget, what a share of
+//! failures leaves.
 
+use crate::acting::{acting, needs_clock};
+use crate::chain::{Chain, What};
 use crate::clock::Effort;
 use crate::count::Count;
+use crate::exact;
 use crate::fault::{Fault, Kind, When};
-use crate::prediction::{Draws, solve};
+use crate::prediction::{Draws, PerRequest, solve};
 use crate::topology::Topology;
 
 /// The most arrivals at the bottom that one request can cause, with little effort: for one row of many.
@@ -12,6 +16,25 @@ pub fn worst(topology: &Topology) -> Count {
         .answer
         .per_request
         .worst
+}
+
+/// The most attempts that one request can put on the last link, with little effort: what [`worst`] is where the port is
+/// closed, so that none of them arrives.
+pub fn worst_sent(topology: &Topology) -> Count {
+    let mut one = topology.clone();
+    one.load.requests = 1;
+    let answer = solve(&one, Draws::Forecast, Effort::Little).answer;
+    let last = topology.callers.len().checked_sub(1);
+    last.map_or(Count::ZERO, |last| {
+        answer.totals[answer.layout.at(last, What::Sent)].max
+    })
+}
+
+/// What one request does, with little effort: for one row of many.
+pub fn one_request(topology: &Topology) -> PerRequest {
+    let mut one = topology.clone();
+    one.load.requests = 1;
+    solve(&one, Draws::Forecast, Effort::Little).answer.per_request
 }
 
 /// The calculator's ceiling of a budget at every layer that retries.
@@ -69,4 +92,51 @@ pub fn failing_share(topology: &Topology, share: f64) -> Topology {
         ..When::default()
     };
     shared
+}
+
+/// The multiplication behind the worst case at the bottom, such as `3 x 2 calls x 3`: the attempts of every caller whose
+/// attempts multiply what is sent there, without ones, and the calls of every service whose calls do; `1` if nothing does; the
+/// number alone where limits, times or the end of a sequence leave less than the product.
+pub fn formula(topology: &Topology) -> String {
+    let acts = acting(topology);
+    let chain = Chain::new(&acts);
+    let multiplies: Vec<(bool, bool)> = if needs_clock(&acts) || chain.draws() || !chain.orders_itself() {
+        let now = worst(topology);
+        let attempts = |caller| one_attempt(topology, |other| other == caller) < now;
+        let fans = fanning(topology);
+        (0..chain.hops.len()).map(|hop| (attempts(hop), fans[hop])).collect()
+    } else {
+        exact::multiplying(&chain)
+    };
+    let mut factors: Vec<(u32, &str)> = Vec::new();
+    for (hop, (attempts, calls)) in chain.hops.iter().zip(multiplies) {
+        factors.extend((attempts && hop.caller.attempts > 1).then_some((hop.caller.attempts, "")));
+        factors.extend((calls && hop.calls > 1).then_some((hop.calls, " calls")));
+    }
+    if needs_clock(&acts) || factors.iter().any(|(_, what)| !what.is_empty()) {
+        // Limits and times cut the product down, and so does a sequence that ends early; then there is only the number.
+        let product = factors
+            .iter()
+            .fold(Count::ONE, |product, (factor, _)| product * u64::from(*factor).into());
+        let worst = worst(topology);
+        if product != worst {
+            return worst.to_string();
+        }
+    }
+    if factors.is_empty() {
+        return "1".to_owned();
+    }
+    let factors: Vec<_> = factors.iter().map(|(factor, what)| format!("{factor}{what}")).collect();
+    factors.join(" x ")
+}
+
+/// The worst case at the bottom if these callers made one attempt.
+fn one_attempt(topology: &Topology, of: impl Fn(usize) -> bool) -> Count {
+    let mut changed = topology.clone();
+    for (number, caller) in changed.callers.iter_mut().enumerate() {
+        if of(number) {
+            caller.attempts = 1;
+        }
+    }
+    worst(&changed)
 }

@@ -12,7 +12,7 @@ use crate::acting::{acting, needs_clock};
 use crate::chain::{Chain, First, Hop, Trouble};
 use crate::chance;
 use crate::ended::Ended;
-use crate::topology::Topology;
+use crate::topology::{Code, Topology};
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, Mul};
 
@@ -62,20 +62,21 @@ pub fn distributions(topology: &Topology) -> Vec<Option<Distribution>> {
         return vec![None; topology.services.len()];
     }
     // What happens below a service only ends there one way or another.
-    let mut below = vec![Ends::new(); chain.hops.len()];
-    for hop in (0..chain.hops.len()).rev() {
-        below[hop] = call(&chain, hop, below.get(hop + 1), None);
+    let mut below: Vec<Option<Ends>> = vec![None; chain.hops.len()];
+    for hop in (1..chain.hops.len()).rev() {
+        let call = call(&chain, hop, below[hop].as_ref(), false);
+        below[hop - 1] = Some(asked(&chain.hops[hop - 1], &call));
     }
     let at = |target: usize| {
-        let mut ends = call(&chain, target, below.get(target + 1), Some(()));
+        let mut ends = call(&chain, target, below[target].as_ref(), true);
         for hop in (0..target).rev() {
-            ends = call(&chain, hop, Some(&ends), None);
+            ends = call(&chain, hop, Some(&asked(&chain.hops[hop], &ends)), false);
         }
-        let mut whole = Series::default();
-        for series in ends.values() {
-            whole += series;
+        let whole = sum(ends.values());
+        Distribution {
+            chances: whole.chances,
+            is_cut: whole.is_cut,
         }
-        whole.distribution()
     };
     (0..chain.hops.len()).map(|target| Some(at(target))).collect()
 }
@@ -83,14 +84,13 @@ pub fn distributions(topology: &Topology) -> Vec<Option<Distribution>> {
 /// How a call or an attempt can end, and the arrivals with it.
 type Ends = BTreeMap<Ended, Series>;
 
-/// A call of this hop, whose service's own call ends like `below`. With `counted` each arrival at that service counts.
-fn call(chain: &Chain, hop: usize, below: Option<&Ends>, counted: Option<()>) -> Ends {
+/// A call of this hop, whose service's own calls end like `below`; the bottom makes none. Where it is counted, each arrival
+/// at that service is one.
+fn call(chain: &Chain, hop: usize, below: Option<&Ends>, is_counted: bool) -> Ends {
     let caller = &chain.hops[hop].caller;
-    let attempt = attempt(&chain.hops[hop], below, chain.bottom_answer(), counted);
-    let mut again = Series::default();
-    for (_, series) in attempt.iter().filter(|(ended, _)| caller.tries_again(**ended)) {
-        again += series;
-    }
+    let attempt = attempt(&chain.hops[hop], below, chain.bottom_answer(), is_counted);
+    let again = attempt.iter().filter(|(ended, _)| caller.tries_again(**ended));
+    let again = sum(again.map(|(_, series)| series));
     let attempts = u64::from(caller.attempts.max(1));
     let before_last = again.powers_below(attempts - 1);
     let to_last = again.power(attempts - 1);
@@ -105,9 +105,38 @@ fn call(chain: &Chain, hop: usize, below: Option<&Ends>, counted: Option<()>) ->
     ends
 }
 
+/// All calls that an arrival makes: OK when all of them are, otherwise the failure of the first that failed. Behind it nothing
+/// more is called in sequence, and everything in parallel.
+fn asked(service: &Hop, call: &Ends) -> Ends {
+    if service.calls <= 1 {
+        return call.clone();
+    }
+    let is_ok = |ended: &Ended| !ended.code.is_failure();
+    let behind = if service.is_parallel {
+        sum(call.values())
+    } else {
+        Series::always()
+    };
+    let ok = sum(call.iter().filter(|(ended, _)| is_ok(ended)).map(|(_, series)| series));
+    // Nothing has failed among so many calls; and something has, with the factor of how it failed left out.
+    let (mut all_ok, mut failed) = (Series::always(), Series::default());
+    for _ in 0..service.calls {
+        failed = &failed * &behind;
+        failed += &all_ok;
+        all_ok = &all_ok * &ok;
+    }
+    let mut ends: Ends = call
+        .iter()
+        .filter(|(ended, _)| !is_ok(ended))
+        .map(|(ended, series)| (*ended, &failed * series))
+        .collect();
+    ends.insert(Code::OK.into(), all_ok);
+    ends
+}
+
 /// One attempt: its arrival fails, or its service works.
-fn attempt(hop: &Hop, below: Option<&Ends>, bottom: Ended, counted: Option<()>) -> Ends {
-    let arrives = if counted.is_some() {
+fn attempt(hop: &Hop, below: Option<&Ends>, bottom: Ended, is_counted: bool) -> Ends {
+    let arrives = if is_counted {
         Series::one_more()
     } else {
         Series::always()
@@ -142,6 +171,13 @@ fn attempt(hop: &Hop, below: Option<&Ends>, bottom: Ended, counted: Option<()>) 
         }
     }
     ends
+}
+
+/// Alternatives.
+fn sum<'a>(alternatives: impl Iterator<Item = &'a Series>) -> Series {
+    let mut sum = Series::default();
+    alternatives.for_each(|series| sum += series);
+    sum
 }
 
 /// Chances by a count, from 0 on. None is negative, and they add up to 1 at most.
@@ -204,13 +240,6 @@ impl Series {
             }
         }
         sum
-    }
-
-    fn distribution(self) -> Distribution {
-        Distribution {
-            chances: self.chances,
-            is_cut: self.is_cut,
-        }
     }
 }
 

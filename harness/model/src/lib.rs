@@ -13,7 +13,7 @@
 //! | `replay` | the same, for a run whose draws can be repeated | one number, by walking the tree |
 //! | `bounds` | `first` counts over requests, or calls of one, that overlap | an interval that any order of arrivals stays within |
 //!
-//! [`changes`] and [`formula`] ask the same rooms about chains a little different from the one given.
+//! [`worst`], [`formula`] and their like ask the same rooms for the figures that people work out on paper.
 
 mod acting;
 mod assemble;
@@ -22,7 +22,6 @@ mod calculator;
 mod ceilings;
 mod chain;
 mod chance;
-mod changes;
 mod clock;
 mod count;
 mod distribution;
@@ -35,8 +34,7 @@ mod replay;
 mod topology;
 pub mod verdict;
 
-pub use calculator::{Ceiling, ceiling, failing_share, worst};
-pub use changes::{Change, ChangeKind, changes, formula};
+pub use calculator::{Ceiling, ceiling, failing_share, formula, one_request, worst, worst_sent};
 pub use count::Count;
 pub use distribution::{Distribution, distributions};
 pub use fault::Fault;

@@ -5,7 +5,8 @@ mod support;
 
 use model::fault::Kind;
 use model::{
-    Count, Draws, Fault, Layer, PassesOn, Service, Topology, ceiling, distributions, failing_share, predict, worst,
+    Count, Draws, FanOut, Fault, Layer, PassesOn, Service, Topology, ceiling, distributions, failing_share, predict,
+    worst,
 };
 use support::{DOWN, Fail, REFUSE, Random, chain, fail, with_bottom};
 
@@ -41,6 +42,8 @@ fn with_proxies(attempts: &[u32], proxy: u32) -> Topology {
                 on_failure: None,
                 passes_on: PassesOn::Rest,
                 detached: false,
+                calls: 1,
+                fan_out: FanOut::Sequence,
             });
             mixed.callers.push(under);
         }

@@ -99,6 +99,9 @@ pub(super) struct RunFlags {
     pub(super) link: LinkFlag,
     #[command(flatten)]
     pub(super) measure: MeasureFlags,
+    /// Apply each change that predict suggests, and run it too
+    #[arg(long, help_heading = "What comes out")]
+    pub(super) prove: bool,
     #[command(flatten)]
     pub(super) viewer: ViewerFlag,
     #[command(flatten)]
@@ -117,11 +120,25 @@ pub(super) struct PredictFlags {
     #[command(flatten)]
     pub(super) changes: ScenarioFlags,
     #[command(flatten)]
+    pub(super) questions: QuestionFlags,
+    #[command(flatten)]
     pub(super) link: LinkFlag,
     #[command(flatten)]
     pub(super) output: OutputFlags,
     #[command(flatten)]
     pub(super) shown: ShownFlags,
+}
+
+/// What a prediction answers besides the counts.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What comes out")]
+pub(super) struct QuestionFlags {
+    /// The ceiling of a retry budget of so many per cent at every layer, 0 to 100
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
+    pub(super) budget: Option<String>,
+    /// Whether the bottom service recovers by itself if it can answer so many calls a second; wants --rate
+    #[arg(long, value_name = "PER_SECOND", allow_negative_numbers = true)]
+    pub(super) capacity: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -149,6 +166,7 @@ pub(super) struct CompareFlags {
 #[derive(Debug, Args)]
 #[command(
     mut_arg("sidecar", |flag| flag.hide(true)),
+    mut_arg("mesh", |flag| flag.hide(true)),
     mut_arg("sidecar_attempts", |flag| flag.hide(true)),
     mut_arg("sidecar_attempts_at", |flag| flag.hide(true)),
     mut_arg("sidecar_retries", |flag| flag.hide(true)),
@@ -311,6 +329,11 @@ pub(super) struct SidecarFlags {
     /// Retries of the proxy under one caller; repeatable
     #[arg(long, value_name = "CALLER=N")]
     pub(super) sidecar_retries_at: Vec<String>,
+    /// Fill the retries of the proxies between two services as a mesh does by default, where nothing else says them: istio (1.22 on,
+    /// gRPC: 3 attempts on UNAVAILABLE and CANCELLED), istio-http (1.24 on: 3 at a closed port, 1 where an answer arrives), linkerd
+    /// (2.16 on: 2) or none
+    #[arg(long, value_name = "MESH")]
+    pub(super) mesh: Option<String>,
     /// What the proxies are: builtin, our own, or envoy, real ones [default: builtin]
     #[arg(long, value_name = "KIND")]
     pub(super) sidecar: Option<String>,
@@ -500,10 +523,11 @@ impl SidecarFlags {
             sidecar_attempts_at,
             sidecar_retries,
             sidecar_retries_at,
+            mesh,
             sidecar,
             undeclared,
         } = self;
-        let once = [sidecar_attempts, sidecar_retries, sidecar];
+        let once = [sidecar_attempts, sidecar_retries, mesh, sidecar];
         let repeated = [sidecar_attempts_at, sidecar_retries_at, undeclared];
         once.iter().all(|flag| flag.is_none()) && repeated.iter().all(|flags| flags.is_empty())
     }

@@ -15,11 +15,7 @@ use std::ffi::OsString;
 /// Commands that the design names and nobody obeys.
 const PLANNED_COMMANDS: [&str; 3] = ["sweep", "tour", "audit"];
 /// Flags that the design names and nobody obeys.
-const PLANNED_FLAGS: [&str; 10] = [
-    "--mesh",
-    "--budget",
-    "--prove",
-    "--capacity",
+const PLANNED_FLAGS: [&str; 6] = [
     "--guess",
     "--html",
     "--over",

@@ -4,7 +4,8 @@ use super::{
     CliError, Command, Compare, Demo, Destination, Format, Link, Output, Predict, Run, Side, Subject, completions,
     flags::{
         ChainFlags, ColorFlag, CompareFlags, DemoFlags, LinkFlag, LoadFlags, MeasureFlags, OtlpFlag, OutputFlags,
-        PredictFlags, RetryFlags, RunFlags, ScenarioFlags, ShownFlags, SidecarFlags, Typed, TypedCommand, ViewerFlag,
+        PredictFlags, QuestionFlags, RetryFlags, RunFlags, ScenarioFlags, ShownFlags, SidecarFlags, Typed,
+        TypedCommand, ViewerFlag,
     },
     refuse,
 };
@@ -12,11 +13,12 @@ use crate::{
     attach::Attach,
     chain_line,
     expect::Expectation,
+    predict::Questions,
     sanitize::{sanitize, sanitize_message},
     scenario::{
-        CANCEL_RIGHT, Change, DEADLINE_RIGHT, DEFAULT_MAX_CALLS, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS, Overrides,
-        Program, RATE_RIGHT, SEED_RIGHT, SIDECAR_RIGHT, Scenario, SidecarKind, checked_item, parse_cancel_after,
-        parse_deadline, parse_rate, parse_retry_on, parse_seed, suggest::did_you_mean,
+        CANCEL_RIGHT, Change, DEADLINE_RIGHT, DEFAULT_MAX_CALLS, MAX_CONCURRENCY, MAX_DEPTH, MAX_REQUESTS, Mesh,
+        Overrides, Program, RATE_RIGHT, SEED_RIGHT, SIDECAR_RIGHT, Scenario, SidecarKind, checked_item,
+        parse_cancel_after, parse_deadline, parse_rate, parse_retry_on, parse_seed, suggest::did_you_mean,
     },
     viewer::Viewer,
 };
@@ -89,6 +91,16 @@ impl Resolver<'_> {
         let source = one_source(&flags.scenario, "run")?;
         let overrides = overrides(&flags.changes)?;
         let subject = if let Some(link) = self.attached(&flags.link)? {
+            if flags.prove {
+                let way_on = if link.is_flagged {
+                    "leave --attach out"
+                } else {
+                    "unset RETRYSCOPE_ATTACH"
+                };
+                return Err(CliError::refused(format_args!(
+                    "--prove: a change may take a proxy away, which a chain that already runs cannot do; {way_on}"
+                )));
+            }
             attached(link, source, overrides, &flags.measure.expect)?
         } else {
             let scenario = runnable(source, &overrides)?;
@@ -98,6 +110,7 @@ impl Resolver<'_> {
             }
         };
         Ok(Command::Run(Run {
+            proves: flags.prove,
             max_calls: max_calls(&flags.measure)?,
             otlp: self.otlp(&flags.otlp)?,
             viewer: self.viewer(&flags.viewer)?,
@@ -120,6 +133,7 @@ impl Resolver<'_> {
             },
         };
         Ok(Command::Predict(Predict {
+            questions: questions(&flags.questions, &subject)?,
             subject,
             output: self.output_shown(&flags.output, &flags.shown)?,
         }))
@@ -465,10 +479,12 @@ fn flag_of_a_link(overrides: &Overrides) -> Option<&'static str> {
         sidecar,
         sidecar_attempts,
         sidecar_attempts_at,
+        mesh,
         undeclared,
         ..
     } = overrides;
     [
+        ("--mesh", mesh.is_some()),
         ("--sidecar", sidecar.is_some()),
         ("--sidecar-attempts", sidecar_attempts.is_some()),
         ("--sidecar-attempts-at", !sidecar_attempts_at.is_empty()),
@@ -517,6 +533,46 @@ pub(super) fn runnable(source: Option<&str>, overrides: &Overrides) -> Result<Sc
     let scenario = Scenario::load(source, overrides).map_err(CliError::refused)?;
     scenario.check_runnable().map_err(CliError::refused)?;
     Ok(scenario)
+}
+
+fn questions(flags: &QuestionFlags, subject: &Subject) -> Result<Questions, CliError> {
+    let read = |flag: &str, text: &Option<String>, is_right: fn(f64) -> bool, right: &str| {
+        let Some(text) = text else { return Ok(None) };
+        let number = decimal(text).filter(|number| is_right(*number));
+        let shown = if text.is_empty() {
+            "''".to_owned()
+        } else {
+            sanitize(text)
+        };
+        let wrong = || CliError::refused(format_args!("{flag} {shown}: {right}"));
+        number.map(Some).ok_or_else(wrong)
+    };
+    let right = "write 0 to 100, the retries that each layer may make for a hundred calls";
+    let budget = read("--budget", &flags.budget, |percent| percent <= 100.0, right)?;
+    let right = "write a number above 0, at most 1000000000, the calls a second that the bottom service can answer";
+    let capacity = read(
+        "--capacity",
+        &flags.capacity,
+        |calls| calls > 0.0 && calls <= 1e9,
+        right,
+    )?;
+    let rate = match subject {
+        Subject::Own { scenario, .. } => scenario.load.rate,
+        Subject::Attached { change, .. } => change.overrides.rate,
+    };
+    if capacity.is_some() && rate.is_none() {
+        return Err(CliError::refused(
+            "--capacity: how many requests a second come is not said; give it with --rate, as in --rate 40",
+        ));
+    }
+    Ok(Questions { budget, capacity })
+}
+
+/// A number in plain digits, with decimals or without.
+fn decimal(text: &str) -> Option<f64> {
+    let is_plain = |each: char| each.is_ascii_digit() || each == '.';
+    let text = text.trim();
+    text.parse().ok().filter(|_| text.chars().all(is_plain))
 }
 
 fn max_calls(flags: &MeasureFlags) -> Result<u64, CliError> {
@@ -585,6 +641,20 @@ fn sidecar_overrides(flags: &SidecarFlags, overrides: &mut Overrides) -> Result<
     let (attempts, retries) = (flags.sidecar_attempts.as_deref(), flags.sidecar_retries.as_deref());
     overrides.sidecar_attempts = all_attempts("sidecar-", attempts, retries)?;
     overrides.sidecar_attempts_at = attempts_at("sidecar-", &flags.sidecar_attempts_at, &flags.sidecar_retries_at)?;
+    if let Some(text) = &flags.mesh {
+        let mesh = Mesh::ALL.into_iter().find(|mesh| mesh.name() == text.trim());
+        let known = Mesh::ALL.map(Mesh::name);
+        let hint = did_you_mean(text, known);
+        let wrong = || {
+            let shown = if text.is_empty() {
+                "''".to_owned()
+            } else {
+                sanitize(text)
+            };
+            CliError::refused(format_args!("--mesh {shown}: write one of {}{hint}", known.join(", ")))
+        };
+        overrides.mesh = Some(mesh.ok_or_else(wrong)?);
+    }
     if let Some(text) = &flags.sidecar {
         let kind = SidecarKind::ALL.into_iter().find(|kind| kind.name() == text.trim());
         let shown = if text.is_empty() {

@@ -6,7 +6,7 @@ use crate::{
     expect::Expectation,
     fleet::this_program,
     forward::Forward,
-    predict::predict,
+    predict::predict_and_answer,
     render::{
         json, markdown,
         progress::Progress,
@@ -37,7 +37,7 @@ pub(super) async fn predicted(command: Predict) -> Result<Answer, Failure> {
             changed(&standing(&link).await?, &change).map_err(|failure| by_variable(failure, &link))?
         }
     };
-    let mut prediction = predict(&scenario);
+    let mut prediction = predict_and_answer(&scenario, &command.questions);
     if let Some(flag) = flag {
         prediction.command = format!("{} {flag}", prediction.command);
     }

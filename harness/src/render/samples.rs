@@ -709,10 +709,10 @@ pub(crate) fn full() -> Report {
 /// The arithmetic of the headline.
 pub(crate) fn prediction() -> Prediction {
     let report = headline();
-    let change = |change: &str, edits: &str, bottom: u128, gives_up: &str| Change {
+    let change = |scope: Scope, change: &str, edits: &str, bottom: u128, gives_up: &str| Change {
         change: change.to_owned(),
         edits: edits.to_owned(),
-        scope: Scope::SeveralEdits,
+        scope,
         bottom: Count::Of(bottom),
         ceiling: None,
         gives_up: gives_up.to_owned(),
@@ -753,13 +753,30 @@ pub(crate) fn prediction() -> Prediction {
         tries_per_call: SHOP[..3].iter().map(|name| tries(name, 3, 1)).collect(),
         formula: "3 x 3 x 3".to_owned(),
         changes: vec![
+            Change {
+                ceiling: Some(1.728),
+                ..change(
+                    Scope::SeveralEdits,
+                    "20 % budget, all 3 layers",
+                    "3 services",
+                    27,
+                    "retries beyond 20 %",
+                )
+            },
             change(
+                Scope::SeveralEdits,
                 "retry at frontend only",
                 "2 services",
                 3,
-                "retries of failures that only checkout or pricing see.",
+                "retries near the failure",
             ),
-            change("2 attempts at every hop", "3 services", 8, ""),
+            change(
+                Scope::OneEdit,
+                "retries off at frontend",
+                "1 service",
+                9,
+                "retries of calls above checkout",
+            ),
         ],
         shares: Vec::new(),
         budget: None,
@@ -785,14 +802,21 @@ pub(crate) fn prediction_full() -> Prediction {
             }],
         });
     }
-    full.changes[1].ceiling = Some(1.728);
-    full.shares = vec![Share {
-        policy: "as it is".to_owned(),
-        failing: 0.5,
-        mean: Some(2.0),
-        sd: Some(1.41),
-        still_fails: Some(7.5e-9),
-    }];
+    let share = |policy: &str, failing: f64, mean: f64, still_fails: f64| Share {
+        policy: policy.to_owned(),
+        failing,
+        mean: Some(mean),
+        sd: Some(if failing < 1.0 { 1.41 } else { 0.0 }),
+        still_fails: Some(still_fails),
+    };
+    full.shares = vec![
+        share("as it is", 0.5, 2.0, 7.5e-9),
+        share("as it is", 0.9, 9.419, 0.0),
+        share("as it is", 1.0, 27.0, 1.0),
+        share("retry at frontend only", 0.5, 1.75, 0.125),
+        share("retry at frontend only", 0.9, 2.71, 0.729),
+        share("retry at frontend only", 1.0, 3.0, 1.0),
+    ];
     full.budget = Some(BudgetCeiling {
         percent: 20.0,
         layers: 3,
@@ -803,7 +827,7 @@ pub(crate) fn prediction_full() -> Prediction {
         capacity: 100.0,
         load: 540.0,
         recovers: false,
-        text: "It does not recover by itself".to_owned(),
+        text: "Once it is back, inventory may not recover by itself: 2000 calls/s".to_owned(),
     });
     full
 }

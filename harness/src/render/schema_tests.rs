@@ -200,7 +200,7 @@ fn damaged_comparisons_and_predictions_are_refused() {
         ("/services/0/distribution/p99", Some(json!(null))),
         ("/services/0/distribution/counts/0/chance", Some(json!(2))),
         ("/changes/0/scope", Some(json!("no_edit"))),
-        ("/changes/1/ceiling", Some(json!("1.728"))),
+        ("/changes/0/ceiling", Some(json!("1.728"))),
         ("/changes/0/command", None),
         ("/bottom/still_fails", Some(json!(1.1))),
         ("/tries_per_call/0/code", Some(json!(0))),

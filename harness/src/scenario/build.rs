@@ -1,7 +1,7 @@
 //! What a file's keys mean together, and flags on top: the way from a source to a validated [`Scenario`].
 
 use super::{
-    Caller, Chain, Load, Overrides, Place, Scenario, ScenarioError, Service, SidecarKind, builtin,
+    Caller, Chain, Load, Mesh, Overrides, Place, Scenario, ScenarioError, Service, SidecarKind, builtin,
     read::{Draft, RetryKeys, ServiceKeys},
     repeat::key,
     sidecars::{OWN_KEYS, ProxyKeys, UndeclaredKey},
@@ -33,7 +33,7 @@ pub(super) const DEFAULT_SEED: u64 = 27;
 /// The depth unless something says otherwise.
 const DEFAULT_DEPTH: usize = 3;
 /// What a chain line's scenario is called.
-const CUSTOM: &str = "custom";
+pub(crate) const CUSTOM: &str = "custom";
 /// Most bytes of a scenario file.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -224,9 +224,11 @@ impl Builder<'_> {
         let line = self.line()?;
         self.check_sections(&line)?;
         let mut chain = self.chain(&line)?;
+        // First: how often a mesh tries may depend on whether anybody is there.
+        self.override_faults(&mut chain)?;
+        self.fill_mesh(&mut chain);
         self.override_attempts(&mut chain)?;
         self.settle_proxies(&mut chain)?;
-        self.override_faults(&mut chain)?;
         Ok(Scenario {
             name: self.draft.name.clone().unwrap_or_else(|| fallback_name.to_owned()),
             about: self.draft.about.clone().unwrap_or_default(),
@@ -400,6 +402,20 @@ impl Builder<'_> {
         policy.checked().map_err(|_| hedge_with_backoff(whose, tables))
     }
 
+    /// `--mesh`: the attempts of the proxies between two services of which nobody has said how many they make.
+    fn fill_mesh(&self, chain: &mut Chain) {
+        let Some(mesh) = self.overrides.mesh else { return };
+        let sidecars = &self.draft.sidecars;
+        for place in 1..chain.services.len() {
+            let is_closed = chain.services[place].fault.own().refuses();
+            let above = &mut chain.services[place - 1];
+            let told = sidecars.of(&above.name).and_then(|keys| keys.attempts);
+            if told.or(sidecars.attempts).is_none() && !above.caller.has_proxy() {
+                above.caller.proxy.attempts = mesh.attempts(is_closed);
+            }
+        }
+    }
+
     /// `--attempts` and `--sidecar-attempts`, then `--owner`, then those at one caller: the later ones win.
     fn override_attempts(&self, chain: &mut Chain) -> Result<(), ScenarioError> {
         let flags = self.overrides;
@@ -435,6 +451,10 @@ impl Builder<'_> {
     /// Gives the proxies that there are in the end their policies: a proxy inherits `[retry]`, and nothing of its caller's own.
     fn settle_proxies(&self, chain: &mut Chain) -> Result<(), ScenarioError> {
         let keys = &self.draft.sidecars;
+        let of_mesh = RetryKeys {
+            retry_on: self.overrides.mesh.and_then(Mesh::retry_on),
+            ..RetryKeys::default()
+        };
         let services: Vec<_> = chain.services.iter().map(|service| service.name.clone()).collect();
         for (name, caller) in chain.callers_mut() {
             if !caller.has_proxy() {
@@ -459,6 +479,7 @@ impl Builder<'_> {
                     keys.of(name).unwrap_or(&none),
                 ),
                 Table("[sidecars.retry]".to_owned(), &keys.retry),
+                Table("--mesh".to_owned(), &of_mesh),
                 Table("[retry]".to_owned(), &self.draft.retry),
             ];
             caller.proxy = self.policy(&proxy, caller.proxy.attempts, &tables)?;
@@ -476,8 +497,10 @@ impl Builder<'_> {
     /// Refuses a proxy's table where there is no proxy, unless a flag took it away.
     fn refuse_keys_of_no_proxy(&self, name: &str) -> Result<(), ScenarioError> {
         let flags = self.overrides;
-        let is_flagged =
-            flags.owner.is_some() || flags.sidecar_attempts.is_some() || !flags.sidecar_attempts_at.is_empty();
+        let is_flagged = flags.owner.is_some()
+            || flags.mesh.is_some()
+            || flags.sidecar_attempts.is_some()
+            || !flags.sidecar_attempts_at.is_empty();
         let tables = &self.draft.sidecars.of;
         match tables.iter().find(|keys| keys.caller == name) {
             Some(ProxyKeys { retry, place, .. }) if retry.attempts.is_none() && !is_flagged => {

@@ -139,6 +139,15 @@ pub(super) fn factor(value: f64) -> String {
     }
 }
 
+/// A ceiling: `1.728`, `2.99`, `36`; to a thousandth, from 1,000 on without decimals.
+pub(super) fn ceiling(value: f64) -> String {
+    if value < 999.9995 {
+        trimmed(format!("{value:.3}"))
+    } else {
+        mean(value)
+    }
+}
+
 /// A chance: `12.5 %`, `100 %`, and `7.5e-9` where a per cent figure would round to nothing.
 pub(super) fn share(chance: f64) -> String {
     if chance <= 0.0 {

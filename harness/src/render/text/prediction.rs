@@ -1,4 +1,8 @@
-//! The screen of the arithmetic alone.
+//! The screen of the arithmetic alone: the answer, the picture, what to change (`changes`), what a policy costs and buys
+//! (`shares`), what the figures rest on. Start at [`prediction`].
+
+mod changes;
+mod shares;
 
 use super::{
     Style, command, fan_out, number,
@@ -6,7 +10,7 @@ use super::{
     words::{self, Screen, WIDTH, sentence, shown},
 };
 use crate::{
-    report::{Change, Count, Prediction, PredictionKind, ServiceKind, Tries},
+    report::{BudgetCeiling, Count, Distribution, Prediction, PredictionKind, ServiceKind, Tries},
     scenario::{DEFAULT_MAX_CALLS, check_deadline},
 };
 use chassis::{
@@ -14,12 +18,8 @@ use chassis::{
     fault::{At, Kind, ServiceFault},
 };
 
-/// Rows of changes, at most.
-const CHANGES: usize = 8;
 /// Callers with a proxy that have a sentence for themselves, at most.
 const SINGLE: usize = 3;
-/// Over the table of changes.
-const TITLE: &str = "What to change, biggest cut first";
 
 /// What will arrive, the chain with its factors, what to change, what the figures rest on.
 pub fn prediction(prediction: &Prediction, program: &str, style: Style) -> String {
@@ -40,14 +40,25 @@ pub fn prediction(prediction: &Prediction, program: &str, style: Style) -> Strin
     screen.lines(proxies(&prediction.tries_per_call, !is_exact(prediction)));
     screen.lines(chances(prediction));
     screen.gap();
-    changes(&mut screen, prediction);
+    changes::blocks(&mut screen, prediction);
     screen.gap();
-    for note in &prediction.notes {
-        screen.lines(words::wrapped("", 0, &sentence(note)));
+    shares::table(&mut screen, prediction);
+    screen.gap();
+    screen.lines(budget(prediction));
+    if let Some(capacity) = &prediction.capacity {
+        screen.lines(words::wrapped("", 0, &number::in_sentence(&sentence(&capacity.text))));
+    }
+    screen.gap();
+    let notes: Vec<String> = prediction.notes.iter().map(|note| sentence(note)).collect();
+    if !notes.is_empty() {
+        screen.lines(words::wrapped("", 0, &notes.join(" ")));
     }
     screen.gap();
     if let Some(run) = runnable(prediction) {
         screen.lines(command::wrapped("run it    ", program, &run));
+        if !prediction.changes.is_empty() {
+            screen.lines(command::wrapped("prove it  ", program, &format!("{run} --prove")));
+        }
     }
     screen.lines(command::wrapped("repeat    ", program, &prediction.command));
     screen.finish()
@@ -106,7 +117,8 @@ pub(super) fn headline_when(prediction: &Prediction, when: Option<&str>) -> Stri
     match (total.map(|total| total.kind), bottom.mean) {
         (Some(PredictionKind::Statistical), Some(mean)) => {
             let (mean, most) = (number::mean(mean), number::count(bottom.worst));
-            format!("{mean} calls on average will arrive at {name} for 1 request, {most} at most.")
+            let at_rate = at_rate(prediction);
+            format!("{mean} calls on average will arrive at {name} for 1 request, {most} at most.{at_rate}")
         }
         (Some(PredictionKind::Bounds | PredictionKind::Statistical), _) => {
             let requests = number::of(requests, "request");
@@ -144,9 +156,25 @@ pub(super) fn headline_when(prediction: &Prediction, when: Option<&str>) -> Stri
                 }
                 _ => String::new(),
             };
-            format!("{calls} will arrive at {name} for 1 request{condition}.{all}")
+            format!(
+                "{calls} will arrive at {name} for 1 request{condition}.{all}{}",
+                at_rate(prediction)
+            )
         }
     }
+}
+
+/// ` At 40 requests/s: 29,160 calls/s.`; nothing without a rate.
+fn at_rate(prediction: &Prediction) -> String {
+    let bottom = prediction.services.last().and_then(|row| row.per_second);
+    let Some((rate, calls)) = prediction.rate.zip(bottom) else {
+        return String::new();
+    };
+    format!(
+        " At {} requests/s: {} calls/s.",
+        number::factor(rate),
+        number::factor(calls)
+    )
 }
 
 fn capitalised(text: &str) -> String {
@@ -397,100 +425,60 @@ pub(super) fn chances(prediction: &Prediction) -> Vec<String> {
                 number::share(chance),
                 number::mean(sd)
             );
-            words::wrapped("", 0, &text)
+            let mut lines = words::wrapped("", 0, &text);
+            lines.extend(spread(prediction));
+            lines
         }
         _ => Vec::new(),
     }
 }
 
-fn changes(screen: &mut Screen, prediction: &Prediction) {
-    if prediction.changes.is_empty() {
-        return;
-    }
-    // Where chance or order decides, what a change leaves is the worst case, and the headline's figure is not.
-    let worst = !is_exact(prediction);
-    // What a change leaves is told of one request, and the headline of all of them.
-    let of_one = if requests(prediction) > 1 { " for 1" } else { "" };
-    let at = format!(
-        "at {}{of_one}{}",
-        words::name(&prediction.bottom.service, 17),
-        if worst { ", at most" } else { "" }
-    );
-    let rows = alike(&prediction.changes);
-    let left = rows.iter().map(|(change, _)| change_text(&change.change).len()).max();
-    let left = left.unwrap_or(0).max(TITLE.len()).min(40);
-    let counts: Vec<String> = rows.iter().map(|(change, _)| number::count(change.bottom)).collect();
-    let count = counts.iter().map(String::len).max().unwrap_or(0).max(at.len()) + 3;
-    let edits = left + count + 3;
-    screen.line(format!("{TITLE:<left$}{at:>count$}   you edit"));
-    for ((change, others), number) in rows.iter().zip(counts).take(CHANGES) {
-        let mut what = columns(&change_text(&change.change), left);
-        match others {
-            0 => {}
-            1 => what.push("    or the same at 1 other".to_owned()),
-            more => what.push(format!("    or the same at 1 of {more} others")),
-        }
-        let edit = columns(&shown(&change.edits), WIDTH - edits);
-        for row in 0..what.len().max(edit.len()) {
-            let what = what.get(row).map_or("", String::as_str);
-            let edit = edit.get(row).map_or("", String::as_str);
-            let number = if row == 0 { number.as_str() } else { "" };
-            screen.line(format!("{what:<left$}{number:>count$}   {edit}"));
-        }
-    }
-    let more: usize = rows.iter().skip(CHANGES).map(|(_, others)| 1 + others).sum();
-    if more > 0 {
-        let cut = if more == 1 {
-            "1 more cuts less and is"
+/// How many calls most requests cause at the bottom, where that is known.
+fn spread(prediction: &Prediction) -> Vec<String> {
+    let Some(Distribution { p50, p90, p99, .. }) = prediction.services.last().and_then(|row| row.distribution.as_ref())
+    else {
+        return Vec::new();
+    };
+    let [half, most, nearly_all] = [p50, p90, p99].map(|calls| number::count(*calls));
+    let text =
+        format!("Half of the requests cause at most {half} there, 90 % at most {most}, 99 % at most {nearly_all}.");
+    words::wrapped("", 0, &text)
+}
+
+/// The ceiling that was asked for.
+fn budget(prediction: &Prediction) -> Vec<String> {
+    let Some(BudgetCeiling {
+        percent,
+        layers,
+        bottom,
+    }) = prediction.budget
+    else {
+        return Vec::new();
+    };
+    let name = shown(&prediction.bottom.service);
+    let text = if layers == 0 {
+        "Nobody retries here: a budget has nothing to limit.".to_owned()
+    } else {
+        let at = if layers == 1 {
+            "the layer that retries"
         } else {
-            &format!("{more} more cut less and are")
+            "each of them"
         };
-        screen.line(format!("  {cut} in the report (--json)"));
-    }
-    if let Some(best) = prediction
-        .changes
-        .first()
-        .filter(|best| !best.gives_up.trim().is_empty())
-    {
-        screen.lines(words::wrapped(
-            "",
-            0,
-            &format!("The biggest cut gives up: {}", sentence(&best.gives_up)),
-        ));
-    }
-}
-
-/// The changes, each with how many others leave as much for as many edits. Few changes all stand for themselves.
-fn alike(changes: &[Change]) -> Vec<(&Change, usize)> {
-    let kind = |change: &Change| change.change.split(" at ").next().map(str::to_owned);
-    let mut rows: Vec<(&Change, usize)> = Vec::new();
-    for change in changes {
-        let same = |(known, _): &&mut (&Change, usize)| {
-            (known.bottom, &known.edits) == (change.bottom, &change.edits) && kind(known) == kind(change)
-        };
-        match rows.iter_mut().find(same) {
-            Some((_, others)) if changes.len() > CHANGES => *others += 1,
-            _ => rows.push((change, 0)),
-        }
-    }
-    rows
-}
-
-fn change_text(text: &str) -> String {
-    format!("  {}", shown(text))
-}
-
-/// Text in a column: the blanks before its first word stay, later lines stand two further in.
-fn columns(text: &str, width: usize) -> Vec<String> {
-    let first = &text[..text.len() - text.trim_start().len()];
-    let indent = if first.is_empty() { 0 } else { first.len() + 2 };
-    words::wrapped_at(width, first, indent, text)
+        let layers = number::of(layers, "layer");
+        let (percent, bottom) = (number::factor(percent), number::ceiling(bottom));
+        let calls = if bottom == "1" { "call" } else { "calls" };
+        format!(
+            "{layers} can retry. With a budget of {percent} % at {at}: {bottom} {calls} at {name} for 1 request, at most."
+        )
+    };
+    words::wrapped("", 0, &text)
 }
 
 /// The command that measures what was predicted, with the time that it takes; `None` where a run would refuse so many
 /// arrivals.
 fn runnable(prediction: &Prediction) -> Option<String> {
-    let rest = prediction.command.strip_prefix("predict")?;
+    let asked = command::without(&prediction.command, &["--budget", "--capacity"], "");
+    let rest = asked.strip_prefix("predict")?;
     if planned(prediction) > DEFAULT_MAX_CALLS as f64 || rest.contains("--json") {
         return None;
     }

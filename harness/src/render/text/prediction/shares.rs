@@ -1,0 +1,64 @@
+//! What a policy costs and what it buys, when the bottom service fails only a part of its calls.
+
+use super::super::{
+    number,
+    words::{self, Screen, shown},
+};
+use crate::report::{Prediction, Share};
+
+/// Columns of the names.
+const NAME: usize = 40;
+/// Columns of a figure.
+const CELL: usize = 10;
+
+/// The calls at the bottom and the requests that still fail, for each policy a row; nothing where no figure is known.
+pub(super) fn table(screen: &mut Screen, prediction: &Prediction) {
+    let shares = &prediction.shares;
+    if shares.iter().all(|share| share.mean.is_none()) {
+        return;
+    }
+    let mut policies: Vec<&str> = shares.iter().map(|share| share.policy.as_str()).collect();
+    policies.dedup();
+    let of = |policy: &str, figure: Figure| {
+        let shares = shares.iter().filter(|share| share.policy == policy);
+        shares.map(figure).collect::<Vec<_>>()
+    };
+    let bottom = words::name(&prediction.bottom.service, NAME - 27);
+    let failing = of(policies[0], |share| number::share(share.failing));
+    screen.line(row(&format!("If {bottom} fails part of its calls"), &failing));
+    for (title, figure) in [
+        (
+            format!("calls at {}", shown(&prediction.bottom.service)),
+            calls as Figure,
+        ),
+        ("requests that still fail".to_owned(), failed),
+    ] {
+        screen.line(title);
+        for policy in &policies {
+            let name = format!("  {}", words::name(policy, NAME - 4));
+            screen.line(row(&name, &of(policy, figure)));
+        }
+    }
+}
+
+type Figure = fn(&Share) -> String;
+
+fn calls(share: &Share) -> String {
+    let is_sure = share.sd == Some(0.0);
+    let written = if is_sure { number::factor } else { number::mean };
+    share.mean.map_or_else(|| "-".to_owned(), written)
+}
+
+fn failed(share: &Share) -> String {
+    match share.still_fails {
+        // What a floating-point number does not hold is no certainty.
+        Some(0.0) if share.mean > Some(0.0) => "< 1e-300".to_owned(),
+        Some(chance) => number::share(chance),
+        None => "-".to_owned(),
+    }
+}
+
+fn row(name: &str, cells: &[String]) -> String {
+    let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
+    format!("{name:<NAME$}{}", cells.concat())
+}
