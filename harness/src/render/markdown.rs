@@ -8,8 +8,7 @@ use super::text::{
     Style, command, comparison as beside, number, prediction as arithmetic, run as of_run, sweep as curve, words,
 };
 use crate::report::{
-    Advice, Change, Comparison, Count, Expected, Link, Prediction, PredictionKind, Report, Scope, ServiceKind, Share,
-    Sweep, Verdict,
+    Advice, Change, Comparison, Count, Expected, Link, Prediction, PredictionKind, Report, Scope, Share, Sweep, Verdict,
 };
 
 /// How the program is called on a page that others read.
@@ -61,7 +60,8 @@ pub fn comparison(comparison: &Comparison) -> String {
     if let Some(text) = beside::same_load(runs) {
         page.paragraph(&escaped(&text));
     }
-    let mut heads = vec![""];
+    let title = escaped(&beside::title(runs));
+    let mut heads = vec![title.as_str()];
     heads.extend(labels.iter().map(String::as_str));
     let mut table = Table::new(&heads);
     for row in beside::rows(runs) {
@@ -123,8 +123,9 @@ pub fn prediction(prediction: &Prediction) -> String {
     if prediction.formula.contains(" x ") {
         page.paragraph(&format!("{} attempts, multiplied.", escaped(&prediction.formula)));
     }
-    for line in arithmetic::chances(prediction) {
-        page.paragraph(&escaped(&line));
+    let chances = arithmetic::chances(prediction);
+    if !chances.is_empty() {
+        page.paragraph(&escaped(&chances.join(" ")));
     }
     page.table(services(prediction));
     for (title, scope) in [("One edit", Scope::OneEdit), ("Several edits", Scope::SeveralEdits)] {
@@ -173,11 +174,7 @@ fn services(prediction: &Prediction) -> Table {
     heads.extend(rated.then_some("a second"));
     let mut table = Table::new(&heads);
     for row in &prediction.services {
-        let name = match row.kind {
-            ServiceKind::Service => escaped(&row.service),
-            ServiceKind::Sidecar => format!("{} (proxy)", escaped(&row.service)),
-        };
-        let mut cells = vec![name, number::expected(&row.predicted)];
+        let mut cells = vec![escaped(&row.service), number::expected(&row.predicted)];
         if drawn {
             cells.push(number::or_dash(row.predicted.mean, number::mean));
             cells.push(number::or_dash(row.predicted.sd, number::mean));
@@ -310,8 +307,8 @@ fn escaped(text: &str) -> String {
             '\\' | '`' | '*' | '[' | ']' | '<' | '>' | '|' | '~' | '&' | '$' | '#' | '!' => true,
             // Within a word it is a letter: UNAVAILABLE would else be unreadable before it is rendered.
             '_' => !(is_within(before) && is_within(after)),
-            // What would begin a list or underline a heading.
-            '-' | '+' | '=' => place == 0,
+            // What would begin a list, part a page or underline a heading; -24 is a number.
+            '-' | '+' | '=' => place == 0 && after.is_none_or(|after| after == letter || *after == ' '),
             '.' | ')' => digits > 0 && place == digits && after.is_none_or(|after| *after == ' '),
             _ => false,
         };
@@ -437,9 +434,9 @@ harness run --seed 27
         let page = comparison(&samples::comparison());
         for line in [
             "### 27 and 3 calls arrived at inventory for 1 request.",
-            "|  | run 1 | run 2 |",
+            "| at inventory | run 1 | run 2 |",
             "| received | 27 | 3 |",
-            "| against run 1 |  | \\-24 |",
+            "| against run 1 |  | -24 |",
             "| work in vain | 40 | 10 |",
             "|  | **AS PREDICTED** | **AS PREDICTED** |",
             "harness run --owner frontend --seed 27",
@@ -477,10 +474,11 @@ harness run --seed 27
                     assert!(slashes % 2 == 1, "{letter} is markup in {text}");
                 }
             }
-            assert!(!text.starts_with(['-', '+', '=']) && !text.starts_with("1. "), "{text}");
+            assert!(!text.starts_with("- ") && !text.starts_with("1. "), "{text}");
         }
         assert_eq!(escaped("DEADLINE_EXCEEDED"), "DEADLINE_EXCEEDED");
         assert_eq!(escaped("_it_"), "\\_it\\_");
+        assert_eq!(escaped("---"), "\\---");
         assert_eq!(escaped("1.5 calls. - no"), "1.5 calls. - no");
     }
 

@@ -161,6 +161,11 @@ fn bottom_name(runs: &[Report]) -> Option<String> {
     same(runs, |report| report.services.last().map(|row| shown(&row.service))).flatten()
 }
 
+/// Where the calls are counted that the first rows are about.
+pub(in crate::render) fn title(runs: &[Report]) -> String {
+    bottom_name(runs).map_or_else(|| "at the bottom".to_owned(), |name| format!("at {name}"))
+}
+
 /// What is the same in all runs.
 fn same<T: PartialEq>(runs: &[Report], of: impl Fn(&Report) -> T) -> Option<T> {
     let (first, others) = runs.split_first()?;
@@ -183,7 +188,7 @@ pub(in crate::render) fn same_load(runs: &[Report]) -> Option<String> {
 }
 
 /// `, 16 at once, 40 a second`; `None` for the plain case, one after another.
-pub(super) fn how(concurrency: Option<f64>, rate: Option<f64>) -> Option<String> {
+fn how(concurrency: Option<f64>, rate: Option<f64>) -> Option<String> {
     let at_once = concurrency.filter(|number| *number > 1.0);
     let at_once = at_once.map(|number| format!(", {} at once", number::factor(number)));
     let rate = rate.map(|rate| format!(", {} a second", number::factor(rate)));
@@ -307,10 +312,7 @@ fn against(runs: &[Report], of: &dyn Fn(&Report) -> Option<u64>) -> Vec<String> 
 
 fn table(screen: &mut Screen, runs: &[Report], rows: &[Row], places: &[usize], beside: usize, style: Style) {
     let column = ((words::WIDTH - LABELS) / beside).min(COLUMN);
-    let title = bottom_name(runs).map_or_else(
-        || "at the bottom".to_owned(),
-        |name| words::name(&format!("at {name}"), LABELS),
-    );
+    let title = words::name(&title(runs), LABELS);
     let line = |label: &str, cells: &[String]| {
         let cells: String = cells.iter().map(|cell| format!("{cell:>column$}")).collect();
         format!("{label:<LABELS$}{cells}")
