@@ -6,29 +6,31 @@
 
 #[cfg(test)]
 mod arithmetic;
-mod command;
-mod comparison;
+pub(super) mod command;
+pub(super) mod comparison;
 mod demo;
 mod evidence;
 mod fan_out;
 mod hidden;
 mod live;
 mod next;
-mod number;
+pub(super) mod number;
 mod picture;
-mod prediction;
+pub(super) mod prediction;
 mod proxies;
-mod run;
+pub(super) mod run;
 #[cfg(test)]
 mod screens;
+pub(super) mod sweep;
 mod traces;
-mod words;
+pub(super) mod words;
 
 pub use comparison::comparison;
 pub use demo::demo;
 pub use live::{Started, StartedService, call, status, switched, up};
 pub use prediction::prediction;
 pub use run::run;
+pub use sweep::sweep;
 
 use crate::report::Verdict;
 use anstyle::AnsiColor;
@@ -60,7 +62,7 @@ impl Style {
         self.paint(AnsiColor::Red.on_default().bold(), text)
     }
 
-    fn verdict(self, verdict: Verdict) -> String {
+    pub(super) fn verdict(self, verdict: Verdict) -> String {
         let (color, words) = match verdict {
             Verdict::AsPredicted => (AnsiColor::Green, "AS PREDICTED"),
             Verdict::NotAsPredicted => (AnsiColor::Red, "NOT AS PREDICTED"),

@@ -101,7 +101,7 @@ fn fault(prediction: &Prediction) -> Option<&str> {
 }
 
 /// The answer in a sentence.
-pub(super) fn headline(prediction: &Prediction) -> String {
+pub(in crate::render) fn headline(prediction: &Prediction) -> String {
     headline_when(prediction, None)
 }
 
@@ -412,7 +412,7 @@ fn proxies(tries: &[Tries], may_stop: bool) -> Vec<String> {
 }
 
 /// What chance leaves: only where a count is an average.
-pub(super) fn chances(prediction: &Prediction) -> Vec<String> {
+pub(in crate::render) fn chances(prediction: &Prediction) -> Vec<String> {
     let statistical = prediction
         .services
         .last()
