@@ -488,16 +488,7 @@ fn each_wrong_flag_of_the_links_is_refused_with_what_would_be_right() {
 
 #[test]
 fn features_of_the_design_are_refused_by_name() {
-    for flag in [
-        "--mesh",
-        "--budget",
-        "--prove",
-        "--capacity",
-        "--guess",
-        "--svg",
-        "--html",
-        "--format",
-    ] {
+    for flag in ["--mesh", "--budget", "--prove", "--capacity", "--guess", "--html"] {
         for command in ["run", "predict", "compare", "demo"] {
             assert_eq!(
                 refused(&[command, flag, "3"]),

@@ -2,10 +2,11 @@
 
 use super::text::{Started, StartedService};
 use crate::report::{
-    Advice, Arrival, Bottom, COMPARISON_SCHEMA, Change, Changed, Comparison, Count, Expected, Latency, Link, LiveCount,
-    LiveGeneration, LiveLink, LiveService, Mixed, Note, Operations, PREDICTION_SCHEMA, Predicted, PredictedLink,
-    PredictedService, Prediction, PredictionKind, Process, Reason, Receipt, Repeats, Report, SCHEMA, STATUS_SCHEMA,
-    SWITCH_SCHEMA, Sample, Scope, Service, ServiceKind, Status, Switched, Times, Timing, Tries, Verdict,
+    Advice, Arrival, Bottom, BudgetCeiling, COMPARISON_SCHEMA, Capacity, Chance, Change, Changed, Comparison, Count,
+    Distribution, Expected, Latency, Link, LiveCount, LiveGeneration, LiveLink, LiveService, Mixed, Note, Operations,
+    PREDICTION_SCHEMA, Predicted, PredictedLink, PredictedService, Prediction, PredictionKind, Process, Reason,
+    Receipt, Repeats, Report, SCHEMA, STATUS_SCHEMA, SWITCH_SCHEMA, Sample, Scope, Service, ServiceKind, Share, Status,
+    Switched, Times, Timing, Tries, Verdict,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -767,6 +768,44 @@ pub(crate) fn prediction() -> Prediction {
         notes: vec!["Exact for a service that is down".to_owned()],
         seed: 27,
     }
+}
+
+/// The arithmetic with everything in it that can be asked for.
+pub(crate) fn prediction_full() -> Prediction {
+    let mut full = prediction();
+    for row in &mut full.services {
+        row.per_second = Some(540.0);
+        row.distribution = Some(Distribution {
+            p50: Count::Of(1),
+            p90: Count::Of(4),
+            p99: Count::Of(27),
+            counts: vec![Chance {
+                count: Count::Of(27),
+                chance: 1.0,
+            }],
+        });
+    }
+    full.changes[1].ceiling = Some(1.728);
+    full.shares = vec![Share {
+        policy: "as it is".to_owned(),
+        failing: 0.5,
+        mean: Some(2.0),
+        sd: Some(1.41),
+        still_fails: Some(7.5e-9),
+    }];
+    full.budget = Some(BudgetCeiling {
+        percent: 20.0,
+        layers: 3,
+        bottom: 1.728,
+    });
+    full.rate = Some(20.0);
+    full.capacity = Some(Capacity {
+        capacity: 100.0,
+        load: 540.0,
+        recovers: false,
+        text: "It does not recover by itself".to_owned(),
+    });
+    full
 }
 
 /// A chain that has just come up.

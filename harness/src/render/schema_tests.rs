@@ -58,6 +58,10 @@ fn what_is_written_is_what_the_schemas_say() {
     }
     holds(&validator(COMPARISON), &read(&json::comparison(&samples::comparison())));
     holds(&validator(PREDICTION), &read(&json::prediction(&samples::prediction())));
+    holds(
+        &validator(PREDICTION),
+        &read(&json::prediction(&samples::prediction_full())),
+    );
     holds(&validator(STATUS), &read(&json::status(&samples::status())));
     holds(&validator(STATUS), &read(&json::status(&samples::status_full())));
     holds(&validator(SWITCH), &read(&json::switched(&samples::switched())));
@@ -156,6 +160,10 @@ fn damaged_reports_are_refused() {
         ("/receipts/0/attempts/0/start_us", Some(json!(0.5))),
         ("/receipts_sample/complete", Some(json!(1))),
         ("/advice/0/predicted", Some(json!(3))),
+        ("/advice/0/scope", Some(json!("OneEdit"))),
+        ("/advice/0/verdict", Some(json!("fine"))),
+        ("/advice/0/ceiling", Some(json!("1.728"))),
+        ("/advice/0/requests", None),
         ("/processes/0/pid", Some(json!("27"))),
         ("/timing/load_ms", Some(json!(null))),
         ("/timing/request_ms/p99", None),
@@ -179,9 +187,21 @@ fn damaged_comparisons_and_predictions_are_refused() {
     assert!(!runs.is_valid(&report) && !validator(REPORT).is_valid(&good));
 
     let sums = validator(PREDICTION);
-    let good = read(&json::prediction(&samples::prediction()));
+    let good = read(&json::prediction(&samples::prediction_full()));
+    holds(&sums, &good);
     for (path, with) in [
         ("/bottom/worst", Some(json!(null))),
+        ("/shares/0/failing", Some(json!(1.5))),
+        ("/shares/0/still_fails", None),
+        ("/budget/percent", Some(json!(101))),
+        ("/capacity/recovers", Some(json!("yes"))),
+        ("/rate", Some(json!("20"))),
+        ("/services/0/per_second", None),
+        ("/services/0/distribution/p99", Some(json!(null))),
+        ("/services/0/distribution/counts/0/chance", Some(json!(2))),
+        ("/changes/0/scope", Some(json!("no_edit"))),
+        ("/changes/1/ceiling", Some(json!("1.728"))),
+        ("/changes/0/command", None),
         ("/bottom/still_fails", Some(json!(1.1))),
         ("/tries_per_call/0/code", Some(json!(0))),
         ("/changes/0/gives_up", None),
@@ -331,12 +351,14 @@ fn every_key_is_described() {
         runs: vec![full.clone()],
         ..samples::comparison()
     };
+    let mut switched = samples::switched();
+    switched.prediction = samples::prediction_full();
     for (schema, bytes) in [
         (REPORT, json::report(&full)),
         (COMPARISON, json::comparison(&both)),
-        (PREDICTION, json::prediction(&samples::prediction())),
+        (PREDICTION, json::prediction(&samples::prediction_full())),
         (STATUS, json::status(&samples::status_full())),
-        (SWITCH, json::switched(&samples::switched())),
+        (SWITCH, json::switched(&switched)),
     ] {
         let schema = read(schema.as_bytes());
         described(&read(&bytes), &schema, &schema, "");
