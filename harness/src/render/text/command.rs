@@ -8,7 +8,7 @@ const INDENT: usize = 4;
 
 /// A command line behind `prefix`: the shell reads the lines together as the same words. Words with anything but
 /// printable ASCII are written `$'\u00e9'`, as bash, zsh and ksh read it.
-pub(super) fn wrapped(prefix: &str, program: &str, command: &str) -> Vec<String> {
+pub(in crate::render) fn wrapped(prefix: &str, program: &str, command: &str) -> Vec<String> {
     let program = Word {
         typed: plain_or_quoted(program),
         value: program.to_owned(),

@@ -80,7 +80,7 @@ fn bottom(report: &Report) -> Option<u64> {
     report.services.last().and_then(|row| row.received)
 }
 
-fn headline(runs: &[Report]) -> String {
+pub(in crate::render) fn headline(runs: &[Report]) -> String {
     let of = |verdict: Verdict| -> Option<String> {
         let places: Vec<String> = (1..)
             .zip(runs)

@@ -6,22 +6,22 @@
 
 #[cfg(test)]
 mod arithmetic;
-mod command;
-mod comparison;
+pub(super) mod command;
+pub(super) mod comparison;
 mod demo;
 mod evidence;
-mod hidden;
+pub(super) mod hidden;
 mod live;
 mod next;
-mod number;
-mod picture;
-mod prediction;
+pub(super) mod number;
+pub(super) mod picture;
+pub(super) mod prediction;
 mod proxies;
-mod run;
+pub(super) mod run;
 #[cfg(test)]
 mod screens;
 mod traces;
-mod words;
+pub(super) mod words;
 
 pub use comparison::comparison;
 pub use demo::demo;

@@ -6,7 +6,7 @@ use crate::report::{Count, Predicted};
 const CELL: usize = 13;
 
 /// `1,000`, `27,000`: groups of three. Numbers stay bare in JSON only.
-pub(super) fn whole(number: impl Into<u128>) -> String {
+pub(in crate::render) fn whole(number: impl Into<u128>) -> String {
     let digits = number.into().to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -41,14 +41,14 @@ pub(super) fn retries(number: u64) -> String {
 }
 
 /// A count with its noun.
-pub(super) fn counted(number: Count, noun: &str) -> String {
+pub(in crate::render) fn counted(number: Count, noun: &str) -> String {
     let plural = if number == Count::Of(1) { "" } else { "s" };
     format!("{} {noun}{plural}", count(number))
 }
 
 /// A sentence whose numbers of four and more digits get commas. What names a thing stays as it is: ports, addresses,
 /// process numbers, parts of words.
-pub(super) fn in_sentence(text: &str) -> String {
+pub(in crate::render) fn in_sentence(text: &str) -> String {
     const NAMES: [&str; 5] = ["pid", "process", "port", "signal", "-CONT"];
     let mut out = String::with_capacity(text.len() + 8);
     let mut before = "";
@@ -75,7 +75,7 @@ pub(super) fn in_sentence(text: &str) -> String {
 }
 
 /// A count for a table: in full up to ten digits, `7.63e12` above.
-pub(super) fn cell(count: Count) -> String {
+pub(in crate::render) fn cell(count: Count) -> String {
     match count {
         Count::Of(number) => {
             let full = whole(number);
@@ -90,12 +90,12 @@ pub(super) fn cell(count: Count) -> String {
 }
 
 /// A counted figure for a table; `-` where there is none.
-pub(super) fn cell_or_dash(number: Option<u64>) -> String {
+pub(in crate::render) fn cell_or_dash(number: Option<u64>) -> String {
     number.map_or_else(|| "-".to_owned(), |number| cell(Count::Of(number.into())))
 }
 
 /// What should arrive, for a table: one number, or `3-27`.
-pub(super) fn expected(predicted: &Predicted) -> String {
+pub(in crate::render) fn expected(predicted: &Predicted) -> String {
     if predicted.min == predicted.max {
         cell(predicted.max)
     } else {
@@ -104,7 +104,7 @@ pub(super) fn expected(predicted: &Predicted) -> String {
 }
 
 /// An average: `2.00`; from 1,000 on without decimals.
-pub(super) fn mean(value: f64) -> String {
+pub(in crate::render) fn mean(value: f64) -> String {
     if value < 999.995 {
         format!("{value:.2}")
     } else if value < 1e12 {
@@ -121,7 +121,7 @@ pub(super) fn mean(value: f64) -> String {
 }
 
 /// A ratio: `4`, `1.50`, `0`.
-pub(super) fn factor(value: f64) -> String {
+pub(in crate::render) fn factor(value: f64) -> String {
     if value.fract() == 0.0 && (0.0..1e12).contains(&value) {
         #[expect(
             clippy::cast_possible_truncation,
@@ -140,7 +140,7 @@ pub(super) fn factor(value: f64) -> String {
 }
 
 /// A chance: `12.5 %`, `100 %`, and `7.5e-9` where a per cent figure would round to nothing.
-pub(super) fn share(chance: f64) -> String {
+pub(in crate::render) fn share(chance: f64) -> String {
     if chance <= 0.0 {
         "0 %".to_owned()
     } else if chance < 0.0005 {
@@ -171,7 +171,7 @@ pub(super) fn ordinal(place: u64) -> String {
 }
 
 /// `1 call`, `27 calls`, `0 calls`.
-pub(super) fn of(number: impl Into<u128>, noun: &str) -> String {
+pub(in crate::render) fn of(number: impl Into<u128>, noun: &str) -> String {
     let number = number.into();
     format!("{} {noun}{}", whole(number), if number == 1 { "" } else { "s" })
 }

@@ -53,7 +53,7 @@ pub fn prediction(prediction: &Prediction, program: &str, style: Style) -> Strin
     screen.finish()
 }
 
-fn requests(prediction: &Prediction) -> u64 {
+pub(in crate::render) fn requests(prediction: &Prediction) -> u64 {
     prediction
         .scenario
         .pointer("/load/requests")
@@ -90,7 +90,7 @@ fn fault(prediction: &Prediction) -> Option<&str> {
 }
 
 /// The answer in a sentence.
-pub(super) fn headline(prediction: &Prediction) -> String {
+pub(in crate::render) fn headline(prediction: &Prediction) -> String {
     headline_when(prediction, None)
 }
 

@@ -73,7 +73,7 @@ pub(super) fn reasons(screen: &mut Screen, report: &Report, program: &str) {
 }
 
 /// The answer in a sentence.
-pub(super) fn headline(report: &Report) -> String {
+pub(in crate::render) fn headline(report: &Report) -> String {
     let Some(bottom) = report.services.last() else {
         return "No verdict. No service was started.".to_owned();
     };
