@@ -4,9 +4,9 @@ use super::text::{Started, StartedService};
 use crate::report::{
     Advice, Arrival, Bottom, BudgetCeiling, COMPARISON_SCHEMA, Capacity, Chance, Change, Changed, Comparison, Count,
     Distribution, Expected, Latency, Link, LiveCount, LiveGeneration, LiveLink, LiveService, Mixed, Note, Operations,
-    PREDICTION_SCHEMA, Predicted, PredictedLink, PredictedService, Prediction, PredictionKind, Process, Reason,
-    Receipt, Repeats, Report, SCHEMA, STATUS_SCHEMA, SWITCH_SCHEMA, Sample, Scope, Service, ServiceKind, Share, Status,
-    Switched, Times, Timing, Tries, Verdict,
+    PREDICTION_SCHEMA, Point, Predicted, PredictedLink, PredictedService, Prediction, PredictionKind, Process, Reason,
+    Receipt, Repeats, Report, SCHEMA, STATUS_SCHEMA, SWEEP_SCHEMA, SWITCH_SCHEMA, Sample, Scope, Service, ServiceKind,
+    Share, Status, Sweep, Switched, Times, Timing, Tries, Verdict,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -806,6 +806,54 @@ pub(crate) fn prediction_full() -> Prediction {
         text: "It does not recover by itself".to_owned(),
     });
     full
+}
+
+/// One value of a sweep: 100 requests, so many calls at the bottom, so many requests that failed.
+pub(crate) fn point(value: &str, predicted: Option<(f64, f64)>, received: u64, failed: u64) -> Point {
+    let mut report = headline();
+    report.receipts.clear();
+    report.operations.requested = 100;
+    report.operations.sent = 100;
+    report.operations.failed = failed;
+    report.operations.ok = 100 - failed;
+    let bottom = &mut report.services[3];
+    bottom.received = Some(received);
+    #[expect(clippy::cast_precision_loss, reason = "small")]
+    let of_one = received as f64 / 100.0;
+    bottom.amplification = Some(of_one);
+    Point {
+        value: value.to_owned(),
+        number: value.parse().ok(),
+        mean: predicted.map(|(mean, _)| mean),
+        still_fails: predicted.map(|(_, fails)| fails),
+        report,
+    }
+}
+
+/// Points of what is varied.
+pub(crate) fn sweep_of(over: &str, points: Vec<Point>) -> Sweep {
+    Sweep {
+        schema: SWEEP_SCHEMA.to_owned(),
+        command: format!("sweep --over {over}=..."),
+        over: over.to_owned(),
+        points,
+        seed: 27,
+    }
+}
+
+/// Failures from none to all.
+pub(crate) fn sweep() -> Sweep {
+    let points = [
+        ("0", 1.0, 0.0, 100, 0),
+        ("0.25", 1.333, 3.8e-6, 131, 0),
+        ("0.5", 2.0, 0.002, 211, 0),
+        ("0.75", 3.98, 0.075, 402, 7),
+        ("1", 27.0, 1.0, 2700, 100),
+    ];
+    let points = points
+        .into_iter()
+        .map(|(value, mean, fails, received, failed)| point(value, Some((mean, fails)), received, failed));
+    sweep_of("p", points.collect())
 }
 
 /// A chain that has just come up.

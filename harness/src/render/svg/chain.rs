@@ -24,14 +24,7 @@ pub fn run(report: &Report) -> String {
     let chain = Chain::counted(report);
     let mut page = Page::new(&single::headline(report), &shown(&report.chain), chain.description());
     draw(&mut page, &[chain]);
-    let about = format!(
-        "{} {} Seed {}. Retryscope {}.",
-        requests(report.operations.requested),
-        verdict(report.verdict),
-        report.seed,
-        version(report)
-    );
-    page.caption(&about, &[&report.command]);
+    page.caption(&about(report), &[&report.command]);
     page.finish()
 }
 
@@ -61,18 +54,16 @@ pub fn comparison(comparison: &Comparison) -> String {
     let description: Vec<String> = chains.iter().map(Chain::description).collect();
     let mut page = Page::new(&several::headline(runs), "", description.join(" "));
     draw(&mut page, &chains);
-    let mut about: Vec<String> = Vec::new();
-    for (number, report) in (1..).zip(runs) {
-        about.push(format!(
-            "Run {number}: {} {} Seed {}. Retryscope {}.",
-            requests(report.operations.requested),
-            verdict(report.verdict),
-            report.seed,
-            version(report)
-        ));
-    }
+    let about: Vec<String> = runs.iter().map(about).collect();
+    let about = match about.first() {
+        Some(first) if about.iter().all(|one| one == first) => format!("Each run: {first}"),
+        _ => (1..)
+            .zip(&about)
+            .map(|(number, about)| format!("Run {number}: {about} "))
+            .collect(),
+    };
     let commands: Vec<&str> = runs.iter().map(|report| report.command.as_str()).collect();
-    page.caption(&about.join(" "), &commands);
+    page.caption(&about, &commands);
     page.finish()
 }
 
@@ -94,8 +85,15 @@ pub fn prediction(prediction: &Prediction) -> String {
     page.finish()
 }
 
-fn requests(number: u64) -> String {
-    format!("{}.", number::of(number, "request"))
+/// What the figure of a run rests on.
+fn about(report: &Report) -> String {
+    format!(
+        "{}. {} Seed {}. Retryscope {}.",
+        number::of(report.operations.requested, "request"),
+        verdict(report.verdict),
+        report.seed,
+        version(report)
+    )
 }
 
 /// A verdict in words.
@@ -118,6 +116,7 @@ pub(super) fn version(report: &Report) -> String {
 impl Chain {
     fn counted(report: &Report) -> Self {
         let marks = marks(report).into_iter();
+        let client = report.links.first().map_or("client", |link| &link.from);
         let rows = report.services.iter().zip(marks);
         Self {
             heading: String::new(),
@@ -127,12 +126,14 @@ impl Chain {
                 _ => "calls received for 1 request, on average",
             },
             rows: rows.map(|(row, marks)| counted(report, row, marks)).collect(),
-            bars: ["received", "predicted"],
+            is_predicted: false,
         }
+        .under_its_client(client)
     }
 
     fn predicted(prediction: &Prediction) -> Self {
         let requests = sums::requests(prediction);
+        let client = prediction.links.first().map_or("client", |link| &link.from);
         let has_means = prediction.services.iter().all(|row| row.predicted.mean.is_some());
         let is_drawn = prediction
             .services
@@ -156,7 +157,7 @@ impl Chain {
                 if row.predicted.max == Count::Of(0) && sent > Count::Of(0) {
                     beside.push(format!("{} sent", number::cell(sent)));
                 }
-                if has_means && is_drawn {
+                if has_means && is_drawn && mean.is_some_and(|mean| mean < most) {
                     beside.push(format!("{} at most", number::factor(most)));
                 }
                 Row {
@@ -183,8 +184,9 @@ impl Chain {
                 (_, true) => "calls predicted for 1 request",
             },
             rows: rows.collect(),
-            bars: ["predicted, on average", "predicted, at most"],
+            is_predicted: true,
         }
+        .under_its_client(client)
     }
 }
 

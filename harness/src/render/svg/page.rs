@@ -37,9 +37,9 @@ pub(super) const BLUE: &str = "#0072b2";
 pub(super) struct Type {
     /// Units.
     pub(super) size: f64,
-    is_bold: bool,
-    is_code: bool,
-    ink: &'static str,
+    pub(super) is_bold: bool,
+    pub(super) is_code: bool,
+    pub(super) ink: &'static str,
 }
 
 const fn plain(size: f64, ink: &'static str) -> Type {
@@ -59,7 +59,7 @@ const fn bold(size: f64) -> Type {
 }
 
 /// The finding.
-pub(super) const TITLE: Type = bold(28.0);
+pub(super) const TITLE: Type = bold(26.0);
 /// Over a part of the figure.
 pub(super) const HEADING: Type = bold(20.0);
 /// A count.

@@ -35,8 +35,8 @@ pub(super) struct Chain {
     pub(super) unit: &'static str,
     /// The services and proxies, the top one first.
     pub(super) rows: Vec<Row>,
-    /// What a full bar and the outline of one mean.
-    pub(super) bars: [&'static str; 2],
+    /// Whether its counts are a prediction alone.
+    pub(super) is_predicted: bool,
 }
 
 /// One service or proxy.
@@ -59,9 +59,41 @@ pub(super) struct Row {
 }
 
 impl Chain {
+    /// A client that tries a request several times stands on top, with that request.
+    pub(super) fn under_its_client(mut self, client: &str) -> Self {
+        if self.rows.first().is_none_or(|row| row.tries.is_empty()) {
+            return self;
+        }
+        for (number, row) in self.rows.iter_mut().enumerate() {
+            for mark in row.marks.iter_mut().flatten() {
+                mark.parent = match mark.parent {
+                    Some((row, place)) => Some((row + 1, place)),
+                    None => (number == 0).then_some((0, 0)),
+                };
+            }
+        }
+        self.rows.insert(
+            0,
+            Row {
+                name: client.to_owned(),
+                is_proxy: false,
+                tries: String::new(),
+                count: String::new(),
+                beside: Vec::new(),
+                marks: Some(vec![Mark {
+                    parent: None,
+                    fate: Fate::Request,
+                }]),
+                bar: [0.0; 2],
+            },
+        );
+        self
+    }
+
     /// The chain in words.
     pub(super) fn description(&self) -> String {
-        let rows = self.rows.iter().map(|row| {
+        let counted = self.rows.iter().filter(|row| !row.count.is_empty());
+        let rows = counted.map(|row| {
             let counts: Vec<&str> = std::iter::once(&row.count)
                 .chain(&row.beside)
                 .map(String::as_str)
@@ -275,6 +307,12 @@ fn draw_marks(page: &mut Page, places: &[(f64, f64)], laid: &Laid, marks: &[Mark
 fn shape(fate: Fate, x: f64, y: f64, radius: f64) -> String {
     match fate {
         Fate::Failed => cross(x, y, 0.8 * radius),
+        Fate::Request => format!(
+            "M{} {}h{d}v{d}h-{d}z",
+            at(x - 0.8 * radius),
+            at(y - 0.8 * radius),
+            d = at(1.6 * radius)
+        ),
         Fate::Open => format!(
             "M{} {}l{r} {r}l-{r} {r}l-{r} -{r}z",
             at(x),
@@ -291,6 +329,10 @@ fn stroke(fate: Fate, radius: f64) -> Stroke {
         Fate::Failed => Stroke {
             ink: RED,
             width: (0.4 * radius).clamp(1.2, 3.2),
+            ..Stroke::default()
+        },
+        Fate::Request => Stroke {
+            fill: INK,
             ..Stroke::default()
         },
         Fate::Answered => Stroke {
@@ -316,12 +358,15 @@ fn stroke(fate: Fate, radius: f64) -> Stroke {
     }
 }
 
-const FULL: Stroke = Stroke {
-    ink: "",
-    width: 0.0,
-    fill: GREY,
-    is_dashed: false,
-};
+/// A full bar.
+fn full(chain: &Chain) -> Stroke {
+    Stroke {
+        fill: if chain.is_predicted { BLUE } else { GREY },
+        ..Stroke::default()
+    }
+}
+
+/// The outline of a bar.
 const OUTLINE: Stroke = Stroke {
     ink: BLUE,
     width: 1.5,
@@ -335,7 +380,7 @@ fn with_bars(page: &mut Page, chain: &Chain, columns: &Columns, most: f64) {
     for row in &chain.rows {
         let needed = words(page, row, columns, base);
         let y = page.y + (LINE - BAR) / 2.0;
-        for (calls, stroke) in row.bar.into_iter().zip([FULL, OUTLINE]) {
+        for (calls, stroke) in row.bar.into_iter().zip([full(chain), OUTLINE]) {
             if calls > 0.0 && most > 0.0 {
                 let length = (columns.units * (calls / most).min(1.0)).max(1.5);
                 page.path(bar(columns.left, y, length), stroke);
@@ -372,6 +417,7 @@ fn fates(chains: &[Chain]) -> Vec<(Sample, &'static str)> {
     let marks = rows.filter_map(|row| row.marks.as_ref()).flatten();
     let fates: std::collections::BTreeSet<Fate> = marks.map(|mark| mark.fate).collect();
     let word = |fate| match fate {
+        Fate::Request => "the request",
         Fate::Failed => "a call that arrived and failed",
         Fate::Answered => "arrived and answered",
         Fate::Open => "arrived, no end yet",
@@ -382,11 +428,16 @@ fn fates(chains: &[Chain]) -> Vec<(Sample, &'static str)> {
 }
 
 fn bars(chains: &[Chain]) -> Vec<(Sample, &'static str)> {
-    let words = chains.first().map_or(["", ""], |chain| chain.bars);
+    let Some(first) = chains.first() else { return Vec::new() };
+    let words = if first.is_predicted {
+        ["predicted, on average", "predicted, at most"]
+    } else {
+        ["received", "predicted"]
+    };
     let bars = || chains.iter().flat_map(|chain| &chain.rows).map(|row| row.bar);
     let mut key = Vec::new();
     if bars().any(|bar| bar[0] > 0.0) {
-        key.push((Sample::Bar(FULL), words[0]));
+        key.push((Sample::Bar(full(first)), words[0]));
     }
     if bars().any(|bar| bar[1] > 0.0) {
         key.push((Sample::Bar(OUTLINE), words[1]));

@@ -11,7 +11,11 @@ const ROW: usize = 1_000;
 const WIDEST: f64 = 40.0;
 /// Units between marks in a stack, at least.
 const TIGHTEST: f64 = 6.2;
-/// Most units that a stack grows down.
+/// Units between marks in a stack, at most.
+const LARGEST: f64 = 18.0;
+/// Units that a stack should not grow beyond while its marks may be smaller.
+const LOW: f64 = 80.0;
+/// Units that a stack grows down, at most.
 const DEEPEST: f64 = 260.0;
 /// What parts two groups, by the levels between them, in places of one mark.
 const GAP: f64 = 0.45;
@@ -30,6 +34,8 @@ pub(super) struct Mark {
 /// What became of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fate {
+    /// No call yet: the request itself, at a client that tries it several times.
+    Request,
     /// It arrived and failed.
     Failed,
     /// It arrived and was answered.
@@ -102,7 +108,11 @@ impl Tree {
         let left = (units - self.width * pitch) / 2.0;
         let middle = |place: f64| left + (place + 0.5) * pitch;
         if let Some(places) = self.places.get(row) {
-            let radius = (0.34 * pitch).min(8.0);
+            let apart = places
+                .windows(2)
+                .map(|pair| pair[1] - pair[0])
+                .fold(f64::INFINITY, f64::min);
+            let radius = (0.34 * pitch * apart).min(8.0);
             return Some(Row {
                 marks: places.iter().map(|place| (middle(*place), radius)).collect(),
                 radius,
@@ -112,21 +122,15 @@ impl Tree {
         }
         let stack = &self.stacks[row - self.places.len()];
         let usable = 0.88 * pitch;
-        let across = (usable / TIGHTEST).floor().max(1.0);
-        let cell = (usable / across).min(WIDEST);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a small whole number"
-        )]
-        let abreast = across as usize;
+        let most = stack.iter().map(|(_, number)| number + 1).max().unwrap_or(1);
+        let (deep, cell) = cells(usable, most);
         let radius = 0.36 * cell;
         let marks: Vec<(f64, f64)> = stack
             .iter()
             .map(|(place, number)| {
                 let start = middle(*place) - usable / 2.0;
-                let x = start + ((number % abreast) as f64 + 0.5) * cell;
-                (at(x), ((number / abreast) as f64) * cell + radius)
+                let x = start + ((number / deep) as f64 + 0.5) * cell;
+                (at(x), ((number % deep) as f64) * cell + radius)
             })
             .collect();
         let depth = marks.iter().map(|(_, y)| y + radius).fold(0.0, f64::max);
@@ -136,6 +140,21 @@ impl Tree {
             depth,
             has_edges: false,
         })
+    }
+}
+
+/// How many marks of a stack stand under each other, and the units from one to the next: as large as may be, and lower than
+/// [`LOW`] where that can be had. `usable` are the units across a stack.
+fn cells(usable: f64, most: usize) -> (usize, f64) {
+    let mut across = 1;
+    loop {
+        let cell = (usable / across as f64).min(LARGEST);
+        let deep = most.div_ceil(across);
+        let is_last = usable / ((across + 1) as f64) < TIGHTEST;
+        if is_last || (deep as f64) * cell <= LOW {
+            return (deep, cell);
+        }
+        across += 1;
     }
 }
 
