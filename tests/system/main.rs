@@ -13,6 +13,7 @@ mod chance;
 mod compose;
 mod damage;
 mod envoy;
+mod figures;
 mod foreign;
 mod formats;
 mod hands_on;
@@ -33,13 +34,14 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 19] = [
+    let groups: [Vec<Trial>; 20] = [
         // First: it wants the usual ports, and every connection that the others close keeps a port of its own for a minute.
         readme::tests(),
         walls::tests(),
         cases::tests(),
         usage::tests(),
         formats::tests(),
+        figures::tests(),
         chance::tests(),
         foreign::tests(),
         sidecar::tests(),

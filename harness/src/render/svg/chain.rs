@@ -34,9 +34,11 @@ pub fn comparison(comparison: &Comparison) -> String {
     let chains: Vec<Chain> = (1..)
         .zip(runs)
         .map(|(number, report)| {
+            let mut heading = format!("Run {number}");
             let name = report.scenario.get("name").and_then(serde_json::Value::as_str);
-            let name = name.filter(|name| !name.is_empty()).map_or_else(String::new, shown);
-            let mut heading = format!("{number}  {name}");
+            if let Some(name) = name.filter(|name| !name.is_empty()) {
+                let _ = write!(heading, ": {}", shown(name));
+            }
             if report.verdict != Verdict::AsPredicted {
                 let _ = write!(
                     heading,
@@ -77,9 +79,8 @@ pub fn prediction(prediction: &Prediction) -> String {
     );
     draw(&mut page, &[chain]);
     let about = format!(
-        "Predicted, nothing was sent. Seed {}. Retryscope {}.",
-        prediction.seed,
-        env!("CARGO_PKG_VERSION")
+        "Predicted, nothing was sent. {}",
+        origin(prediction.seed, Some(env!("CARGO_PKG_VERSION")))
     );
     page.caption(&about, &[&prediction.command]);
     page.finish()
@@ -88,11 +89,10 @@ pub fn prediction(prediction: &Prediction) -> String {
 /// What the figure of a run rests on.
 fn about(report: &Report) -> String {
     format!(
-        "{}. {} Seed {}. Retryscope {}.",
+        "{}. {} {}",
         number::of(report.operations.requested, "request"),
         verdict(report.verdict),
-        report.seed,
-        version(report)
+        origin(report.seed, version(report))
     )
 }
 
@@ -105,12 +105,15 @@ pub(super) fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
+/// What measured and what drew the faults, in sentences.
+pub(super) fn origin(seed: u64, version: Option<&str>) -> String {
+    let version = version.map(|version| format!(" Retryscope {}.", shown(version)));
+    format!("Seed {seed}.{}", version.unwrap_or_default())
+}
+
 /// What measured.
-pub(super) fn version(report: &Report) -> String {
-    report
-        .versions
-        .get("retryscope")
-        .map_or_else(|| "?".to_owned(), |version| shown(version))
+pub(super) fn version(report: &Report) -> Option<&str> {
+    report.versions.get("retryscope").map(String::as_str)
 }
 
 impl Chain {
@@ -151,13 +154,13 @@ impl Chain {
             .zip(sent)
             .zip(marks)
             .map(|((row, sent), marks)| {
-                let mean = row.predicted.mean_for_one(requests);
+                let mean = row.predicted.mean_for_one(requests).filter(|mean| mean.is_finite());
                 let most = row.predicted.most_for_one(requests);
                 let mut beside = Vec::new();
                 if row.predicted.max == Count::Of(0) && sent > Count::Of(0) {
                     beside.push(format!("{} sent", number::cell(sent)));
                 }
-                if has_means && is_drawn && mean.is_some_and(|mean| mean < most) {
+                if has_means && is_drawn && row.predicted.max != Count::Beyond && mean.is_some_and(|mean| mean < most) {
                     beside.push(format!("{} at most", number::factor(most)));
                 }
                 Row {
@@ -179,7 +182,7 @@ impl Chain {
             line: String::new(),
             unit: match (requests, has_means) {
                 (1, false) => "calls predicted",
-                (_, false) => "calls predicted, of all requests",
+                (_, false) => "calls predicted for all requests",
                 (_, true) if is_drawn => "calls predicted for 1 request, on average",
                 (_, true) => "calls predicted for 1 request",
             },
@@ -217,7 +220,7 @@ fn counted(report: &Report, row: &Service, marks: Option<Vec<Mark>>) -> Row {
         tries: tries(&report.chain, link.map_or("", |link| &link.from), || {
             link.and_then(|link| hidden::mark(report, link))
         }),
-        count: match (requests, row.amplification) {
+        count: match (requests, row.amplification.filter(|of_one| of_one.is_finite())) {
             (1, _) | (_, None) => number::cell_or_dash(row.received),
             (_, Some(of_one)) => number::factor(of_one),
         },

@@ -2,12 +2,15 @@
 //! predicted is a line, what came is a dot.
 
 use super::{
-    chain::{verdict, version},
+    chain::{origin, verdict, version},
     page::{Anchor, BLUE, HEADING, INK, MARGIN, Page, RED, SMALL, SMALL_BLUE, Stroke, WIDTH, at, circle, cross},
     ticks::Axis,
 };
 use crate::{
-    render::text::{number, words::shown},
+    render::text::{
+        number,
+        words::{name, shown},
+    },
     report::{Point, Sweep, Verdict},
 };
 use std::fmt::Write as _;
@@ -15,7 +18,7 @@ use std::fmt::Write as _;
 /// Units of the numbers beside the upright axis.
 const NUMBERS: f64 = 110.0;
 /// Units of the words at the ends of the lines.
-const ENDS: f64 = 112.0;
+const ENDS: f64 = 136.0;
 /// Where the panels begin and end.
 const LEFT: f64 = MARGIN + NUMBERS;
 const RIGHT: f64 = WIDTH - MARGIN - ENDS;
@@ -107,26 +110,40 @@ fn named(over: &str) -> String {
 
 /// The finding in a sentence.
 fn headline(sweep: &Sweep, points: &[&Point], bottom: &str) -> String {
-    let over = shown(&sweep.over);
-    let bottom = shown(bottom);
+    /// Letters of a foreign word.
+    const LETTERS: usize = 24;
+    let value = |point: &Point| name(&point.value, LETTERS);
+    let over = name(&sweep.over, 2 * LETTERS);
+    let bottom = name(bottom, LETTERS);
     let calls = |point: &Point| finite(point.received()).map_or_else(|| "-".to_owned(), number::factor);
     let share = |point: &Point| finite(point.failed()).map_or_else(|| "-".to_owned(), number::share);
-    match points {
-        [] => "No verdict. Nothing was run.".to_owned(),
+    let range = |one: String, other: String| if one == other { one } else { format!("{one} to {other}") };
+    let counted = |calls: String| {
+        if calls == "1" {
+            "1 call".to_owned()
+        } else {
+            format!("{calls} calls")
+        }
+    };
+    let counted_at: Vec<&Point> = points
+        .iter()
+        .copied()
+        .filter(|point| finite(point.received()).is_some())
+        .collect();
+    match counted_at.as_slice() {
+        [] => "No verdict. Nothing was counted.".to_owned(),
         [point] => format!(
-            "{} calls arrived at {bottom} for 1 request at {over} = {}; {} of the requests failed.",
-            calls(point),
-            shown(&point.value),
+            "{} arrived at {bottom} for 1 request at {over} = {}, and {} of the requests failed.",
+            counted(calls(point)),
+            value(point),
             share(point)
         ),
         [first, .., last] => format!(
-            "{} to {} calls at {bottom} for 1 request, {} to {} of the requests failed: {over} = {} to {}.",
-            calls(first),
-            calls(last),
-            share(first),
-            share(last),
-            shown(&first.value),
-            shown(&last.value)
+            "{} arrived at {bottom} for 1 request as {over} went from {} to {}, and {} of the requests failed.",
+            counted(range(calls(first), calls(last))),
+            value(first),
+            value(last),
+            range(share(first), share(last))
         ),
     }
 }
@@ -186,10 +203,8 @@ fn about(sweep: &Sweep) -> String {
     if sweep.points.iter().all(|point| finite(point.mean).is_none()) {
         parts.push("No closed form is known: no line is drawn.".to_owned());
     }
-    parts.push(format!("Seed {}.", sweep.seed));
-    if let Some(point) = sweep.points.first() {
-        parts.push(format!("Retryscope {}.", version(&point.report)));
-    }
+    let version = sweep.points.first().and_then(|point| version(&point.report));
+    parts.push(origin(sweep.seed, version));
     parts.join(" ")
 }
 
@@ -239,20 +254,17 @@ impl Across {
         }
     }
 
-    /// The ticks and what is written under them; what would touch the last one is left out.
+    /// What is written under the ticks; what would touch the last one is left out.
     fn draw(&self, page: &mut Page) {
         let mut end = f64::NEG_INFINITY;
-        let mut ticks = String::new();
         for (x, text) in &self.ticks {
             let half = SMALL.width(text) / 2.0;
             if x - half < end {
                 continue;
             }
-            let _ = write!(ticks, "M{} {}v6", at(*x), at(page.y - 12.0));
             page.text(*x, page.y + 14.0, Anchor::Middle, SMALL, text);
             end = x + half + 10.0;
         }
-        page.path(ticks, axis_line());
         page.y += 24.0;
     }
 }
@@ -297,14 +309,15 @@ impl Panel {
             axis_line(),
         );
         let points = || across.places.iter().zip(&self.values);
-        page.path(
-            line(points().map(|(x, [predicted, _])| predicted.map(|value| (*x, height(value))))),
-            Stroke {
-                ink: BLUE,
-                width: 3.0,
-                ..Stroke::default()
-            },
-        );
+        let mut ticks = String::new();
+        for (x, _) in &across.ticks {
+            let _ = write!(ticks, "M{} {}v6", at(*x), at(top + PANEL));
+        }
+        page.path(ticks, axis_line());
+        let predicted: Vec<_> = points()
+            .map(|(x, [predicted, _])| predicted.map(|value| (*x, height(value))))
+            .collect();
+        page.path(line(&predicted), PREDICTED);
         self.dots(page, across, verdicts, &height);
         let last = |which: usize| self.values.iter().rev().find_map(|values| values[which]).map(&height);
         ends(page, top, last(0), last(1));
@@ -329,6 +342,12 @@ impl Panel {
     }
 }
 
+const PREDICTED: Stroke = Stroke {
+    ink: BLUE,
+    width: 3.0,
+    fill: "",
+    is_dashed: false,
+};
 const AS_PREDICTED: Stroke = Stroke {
     ink: "#ffffff",
     width: 1.2,
@@ -353,15 +372,19 @@ fn missed(x: f64, y: f64, radius: f64) -> String {
     circle(x, y, 1.5 * radius) + &cross(x, y, 0.8 * radius)
 }
 
-/// Straight from point to point; interrupted where nothing is known.
-fn line(points: impl Iterator<Item = Option<(f64, f64)>>) -> String {
+/// Straight from point to point; interrupted where nothing is known. A point alone is a dash.
+fn line(points: &[Option<(f64, f64)>]) -> String {
     let mut path = String::new();
-    let mut is_open = false;
-    for point in points {
-        if let Some((x, y)) = point {
-            let _ = write!(path, "{}{} {}", if is_open { 'L' } else { 'M' }, at(x), at(y));
+    for run in points.split(Option::is_none) {
+        let run: Vec<&(f64, f64)> = run.iter().flatten().collect();
+        match run.as_slice() {
+            [(x, y)] => _ = write!(path, "M{} {}h24", at(x - 12.0), at(*y)),
+            points => {
+                for (number, (x, y)) in points.iter().enumerate() {
+                    let _ = write!(path, "{}{} {}", if number > 0 { 'L' } else { 'M' }, at(*x), at(*y));
+                }
+            }
         }
-        is_open = point.is_some();
     }
     path
 }
@@ -377,12 +400,14 @@ fn ends(page: &mut Page, top: f64, predicted: Option<f64>, received: Option<f64>
         let half = if one <= other { APART / 2.0 } else { -APART / 2.0 };
         (above, below) = (Some(middle - half), Some(middle + half));
     }
-    let x = RIGHT + 8.0;
+    let x = RIGHT + 6.0;
     if let Some(y) = above {
-        page.text(x, y + 6.0, Anchor::Start, SMALL_BLUE, "predicted");
+        page.path(format!("M{} {}h18", at(x), at(y)), PREDICTED);
+        page.text(x + 24.0, y + 6.0, Anchor::Start, SMALL_BLUE, "predicted");
     }
     if let Some(y) = below {
-        page.text(x, y + 6.0, Anchor::Start, SMALL, "received");
+        page.path(circle(x + 9.0, y, DOT), AS_PREDICTED);
+        page.text(x + 24.0, y + 6.0, Anchor::Start, SMALL, "received");
     }
 }
 

@@ -59,7 +59,7 @@ const fn bold(size: f64) -> Type {
 }
 
 /// The finding.
-pub(super) const TITLE: Type = bold(26.0);
+pub(super) const TITLE: Type = bold(24.0);
 /// Over a part of the figure.
 pub(super) const HEADING: Type = bold(20.0);
 /// A count.

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 /// Units of a name, at most.
 const NAMES: f64 = 220.0;
 /// Units of what stands under a count, at most.
-const BESIDE: f64 = 170.0;
+const BESIDE: f64 = 215.0;
 /// Units of the line that a name and a count stand on.
 const LINE: f64 = 28.0;
 /// Units of a further line under a count.
@@ -380,11 +380,14 @@ fn with_bars(page: &mut Page, chain: &Chain, columns: &Columns, most: f64) {
     for row in &chain.rows {
         let needed = words(page, row, columns, base);
         let y = page.y + (LINE - BAR) / 2.0;
-        for (calls, stroke) in row.bar.into_iter().zip([full(chain), OUTLINE]) {
-            if calls > 0.0 && most > 0.0 {
-                let length = (columns.units * (calls / most).min(1.0)).max(1.5);
-                page.path(bar(columns.left, y, length), stroke);
-            }
+        let length = |calls: f64| (columns.units * (calls / most).min(1.0)).max(1.5);
+        let [solid, outline] = row.bar;
+        if solid > 0.0 {
+            page.path(bar(columns.left, y, length(solid), BAR), full(chain));
+        }
+        if outline > 0.0 {
+            // Taller: it can be seen where it ends inside the bar.
+            page.path(bar(columns.left, y - 3.0, length(outline), BAR + 6.0), OUTLINE);
         }
         page.y += base.max(needed);
     }
@@ -401,8 +404,8 @@ fn with_bars(page: &mut Page, chain: &Chain, columns: &Columns, most: f64) {
     page.y += 8.0;
 }
 
-fn bar(x: f64, y: f64, length: f64) -> String {
-    format!("M{} {}h{}v{}h-{}z", at(x), at(y), at(length), at(BAR), at(length))
+fn bar(x: f64, y: f64, length: f64, height: f64) -> String {
+    format!("M{} {}h{}v{}h-{}z", at(x), at(y), at(length), at(height), at(length))
 }
 
 /// What stands before a word of the key.
@@ -421,7 +424,7 @@ fn fates(chains: &[Chain]) -> Vec<(Sample, &'static str)> {
         Fate::Failed => "a call that arrived and failed",
         Fate::Answered => "arrived and answered",
         Fate::Open => "arrived, no end yet",
-        Fate::Lost => "sent, never arrived",
+        Fate::Lost => "sent, does not arrive",
         Fate::Predicted => "a call that is predicted",
     };
     fates.into_iter().map(|fate| (Sample::Mark(fate), word(fate))).collect()
@@ -429,17 +432,18 @@ fn fates(chains: &[Chain]) -> Vec<(Sample, &'static str)> {
 
 fn bars(chains: &[Chain]) -> Vec<(Sample, &'static str)> {
     let Some(first) = chains.first() else { return Vec::new() };
-    let words = if first.is_predicted {
-        ["predicted, on average", "predicted, at most"]
-    } else {
-        ["received", "predicted"]
-    };
     let bars = || chains.iter().flat_map(|chain| &chain.rows).map(|row| row.bar);
+    let (has_solid, has_outline) = (bars().any(|bar| bar[0] > 0.0), bars().any(|bar| bar[1] > 0.0));
+    let words = match (first.is_predicted, has_outline) {
+        (true, true) => ["predicted, on average", "predicted, at most"],
+        (true, false) => ["predicted", ""],
+        (false, _) => ["received", "predicted"],
+    };
     let mut key = Vec::new();
-    if bars().any(|bar| bar[0] > 0.0) {
+    if has_solid {
         key.push((Sample::Bar(full(first)), words[0]));
     }
-    if bars().any(|bar| bar[1] > 0.0) {
+    if has_outline {
         key.push((Sample::Bar(OUTLINE), words[1]));
     }
     key
@@ -460,7 +464,7 @@ fn draw_key(page: &mut Page, columns: &Columns, key: &[(Sample, &'static str)]) 
         let middle = line - 6.0;
         match sample {
             Sample::Mark(fate) => page.path(shape(*fate, start + 10.0, middle, 7.0), stroke(*fate, 7.0)),
-            Sample::Bar(stroke) => page.path(format!("M{} {}h20v12h-20z", at(start), at(middle - 6.0)), *stroke),
+            Sample::Bar(stroke) => page.path(bar(start, middle - 6.0, 20.0, 12.0), *stroke),
         }
         page.text(start + 28.0, line, Anchor::Start, SMALL, word);
         x = start + width + 24.0;

@@ -360,10 +360,10 @@ fn predicted_stands_beside_received_where_they_differ() {
 }
 
 #[test]
-fn calls_to_a_closed_port_are_sent_and_never_arrive() {
+fn calls_to_a_closed_port_are_rings_and_no_crosses() {
     let figure = run(&samples::refused());
     assert!(
-        says(&figure, "27 sent") && says(&figure, "sent, never arrived"),
+        says(&figure, "27 sent") && says(&figure, "sent, does not arrive"),
         "{figure}"
     );
     assert_eq!(pieces(&figure, RED), 1 + 3 + 9 + 1);
