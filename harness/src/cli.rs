@@ -4,9 +4,11 @@ mod completions;
 mod flags;
 mod help;
 mod live;
+mod over;
 mod ports;
 mod refuse;
 mod resolve;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +32,8 @@ pub enum Command {
     Predict(Predict),
     /// Several scenarios or saved reports side by side.
     Compare(Compare),
+    /// One run for each value of what is varied.
+    Sweep(Sweep),
     /// A chain that stays up.
     Up(Up),
     /// One request to a chain that is up.
@@ -159,6 +163,40 @@ pub enum Side {
     Subject(Subject),
     /// A report that was saved with `--json`; the file exists.
     Saved(PathBuf),
+}
+
+/// `harness sweep`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sweep {
+    /// What is varied, as typed: `p`, `attempts`, `retry.budget.ratio`.
+    pub over: String,
+    /// At least one, in the order of the values.
+    pub steps: Vec<Step>,
+    /// What was typed, to be typed again: without the program's name and without where results go.
+    pub command: String,
+    /// Most arrivals that one step may plan.
+    pub max_calls: u64,
+    /// The outside collector, `http://host:port`.
+    pub otlp: Option<String>,
+    /// Where traces can be looked at.
+    pub viewer: Option<Viewer>,
+    /// Where results go.
+    pub output: Output,
+    /// A variable that names running services, which a sweep leaves alone: it starts its own.
+    pub passed_over: Option<&'static str>,
+}
+
+/// One value of a sweep.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// The value as it is set.
+    pub value: String,
+    /// The same as a number; `None` where it is none.
+    pub number: Option<f64>,
+    /// What is run for it; it can be run.
+    pub scenario: Scenario,
+    /// What the user said beforehand.
+    pub expectations: Vec<Expectation>,
 }
 
 /// `harness up`.

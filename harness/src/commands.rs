@@ -7,6 +7,7 @@ mod live;
 mod measure;
 mod plumbing;
 mod signals;
+mod sweep;
 
 use crate::{
     cli::{self, Command, Destination, Link, Output},
@@ -117,6 +118,7 @@ pub fn obey(command: Command) -> ExitCode {
         ),
         Command::Run(command) => answered(&command.output.clone(), measure::measured(command)),
         Command::Compare(command) => answered(&command.output.clone(), measure::compared(command)),
+        Command::Sweep(command) => answered(&command.output.clone(), sweep::swept(command)),
         Command::Up(command) => (
             command.output.clone(),
             on_runtime(live::up(command)).and_then(|code| code),
@@ -250,12 +252,31 @@ fn deliver(answer: Answer, output: &Output) -> Result<u8, Failure> {
     Ok(answer.exit_code)
 }
 
-fn missed(runs: &[Report]) -> Vec<String> {
-    let expected = runs.iter().flat_map(|report| &report.expected);
+fn missed<'a>(runs: impl IntoIterator<Item = &'a Report>) -> Vec<String> {
+    let expected = runs.into_iter().flat_map(|report| &report.expected);
     expected
         .filter(|expected| !expected.met)
         .map(|expected| expected.text.clone())
         .collect()
+}
+
+/// Appends a page to the summary of a step of GitHub's Actions, where this is one. On a thread of its own, as [`delivered`]. A
+/// page less is no other result.
+async fn summarise(page: impl FnOnce() -> String, output: &Output) {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let Some(file) = variable("GITHUB_ACTIONS").and_then(|_| variable("GITHUB_STEP_SUMMARY")) else {
+        return;
+    };
+    let page = page();
+    let appended =
+        tokio::task::spawn_blocking(move || output::append(std::path::Path::new(&file), page.as_bytes())).await;
+    let appended = appended.map_err(|error| error.to_string());
+    if let Err(error) = appended.and_then(|appended| appended.map_err(|error| text::chain(&error))) {
+        warn(
+            &format!("the step's summary, GITHUB_STEP_SUMMARY, has no page of this: {error}"),
+            output,
+        );
+    }
 }
 
 fn warn(message: &str, output: &Output) {

@@ -113,6 +113,7 @@ pub fn report(measured: &Measured<'_>) -> Report {
             model::Verdict::Incomplete => report::Verdict::Incomplete,
         },
         reasons: judgement.reasons.iter().map(reason).collect(),
+        work: work(scenario, &services, operations.ok),
         operations,
         services,
         links: evidence.links(prediction),
@@ -128,6 +129,18 @@ pub fn report(measured: &Measured<'_>) -> Report {
         versions: BTreeMap::from([("retryscope".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
         seed: scenario.load.seed,
     }
+}
+
+/// What was done for answered requests, and in vain. None where a count is unknown, or lower than the answers say.
+fn work(scenario: &Scenario, services: &[report::Service], answered: u64) -> Option<report::Work> {
+    let mut rows = services.iter().filter(|row| row.kind == report::ServiceKind::Service);
+    let arrivals = rows.try_fold(0_u64, |sum, row| sum.checked_add(row.received?))?;
+    let needed = answered.checked_mul(scenario.chain.arrivals_of_an_answer())?;
+    Some(report::Work {
+        arrivals,
+        needed,
+        in_vain: arrivals.checked_sub(needed)?,
+    })
 }
 
 fn notes(scenario: &Scenario, prediction: &model::Prediction) -> Vec<report::Note> {
@@ -208,4 +221,62 @@ fn latency(loaded: &Loaded) -> Option<Latency> {
 
 fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000_000.0).round() / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{report::Work, scenario::Overrides};
+
+    /// The work of a run with these arrivals, from the top; `None` is a count that could not be read.
+    fn of(source: &str, received: &[Option<u64>], answered: u64) -> Option<Work> {
+        let scenario = Scenario::load(Some(source), &Overrides::default()).unwrap();
+        let template = crate::render::samples::headline().services.remove(0);
+        let rows = received.iter().map(|received| report::Service {
+            received: *received,
+            ..template.clone()
+        });
+        work(&scenario, &rows.collect::<Vec<_>>(), answered)
+    }
+
+    fn done(arrivals: u64, needed: u64) -> Option<Work> {
+        Some(Work {
+            arrivals,
+            needed,
+            in_vain: arrivals - needed,
+        })
+    }
+
+    #[test]
+    fn all_that_a_failed_request_caused_was_in_vain() {
+        let headline = [1, 3, 9, 27].map(Some);
+        assert_eq!(of("per-hop", &headline, 0), done(40, 0));
+    }
+
+    #[test]
+    fn an_answer_needs_one_arrival_at_each_service_and_the_rest_was_in_vain() {
+        assert_eq!(of("transient", &[1, 1, 1, 3].map(Some), 1), done(6, 4));
+        assert_eq!(of("per-hop", &[1, 1, 1, 1].map(Some), 1), done(4, 4));
+        assert_eq!(of("web x3 > db", &[10, 16].map(Some), 9), done(26, 18));
+    }
+
+    #[test]
+    fn an_unknown_count_leaves_the_work_unknown() {
+        assert_eq!(of("web x3 > db", &[Some(1), None], 1), None);
+        assert_eq!(
+            of("web x3 > db", &[Some(1), Some(0)], 1),
+            None,
+            "fewer than the answers say"
+        );
+    }
+
+    #[test]
+    fn proxies_pass_on_what_the_services_do() {
+        let mut rows = crate::render::samples::proxies().services;
+        let scenario = Scenario::load(Some("per-hop"), &Overrides::default()).unwrap();
+        let whole = work(&scenario, &rows, 0).unwrap();
+        rows.retain(|row| row.kind == report::ServiceKind::Service);
+        assert_eq!(work(&scenario, &rows, 0), Some(whole));
+        assert_eq!(whole.arrivals, 820);
+    }
 }

@@ -89,6 +89,13 @@ pub fn write(target: &Target, bytes: &[u8]) -> Result<(), OutputError> {
     }
 }
 
+/// Writes behind what a file holds; makes the file where there is none.
+pub fn append(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    let tried = opened.and_then(|mut file| file.write_all(bytes).and_then(|()| file.flush()));
+    tried.map_err(|error| refused(path, &error))
+}
+
 fn refused(path: &Path, error: &io::Error) -> OutputError {
     OutputError::Path {
         path: path.to_owned(),

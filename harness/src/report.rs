@@ -43,6 +43,9 @@ pub struct Report {
     pub operations: Operations,
     /// The services, the top one first.
     pub services: Vec<Service>,
+    /// What the services did for requests that were answered, and what they did in vain; null where a count is unknown.
+    #[serde(default)]
+    pub work: Option<Work>,
     /// The links, the client's first.
     pub links: Vec<Link>,
     /// Single requests with their arrivals: all of a small run, a sample of a large one.
@@ -253,6 +256,18 @@ pub struct Service {
     /// What a real Envoy counted itself, by the names of its statistics; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envoy: Option<BTreeMap<String, u64>>,
+}
+
+/// Arrivals at all services together, and how many of them the answered requests needed. Proxies pass on what the services
+/// do, and are left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// Arrivals at all services.
+    pub arrivals: u64,
+    /// Arrivals that the requests which ended OK would have caused if nothing had failed.
+    pub needed: u64,
+    /// The others: of requests that failed, and of attempts that were repeated.
+    pub in_vain: u64,
 }
 
 /// What a row of `services` is.

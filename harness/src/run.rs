@@ -177,6 +177,11 @@ pub async fn run(scenario: &Scenario, mut options: Options) -> Result<Ran, RunEr
     }
 }
 
+/// Whether a scenario can be run: what is refused here is refused before anything starts.
+pub fn check(scenario: &Scenario, max_calls: u64) -> Result<(), RunError> {
+    Plan::new(scenario, max_calls).map(drop)
+}
+
 /// What a run puts in force at running services, and takes back.
 struct Put {
     there: Vec<Settings>,

@@ -82,6 +82,11 @@ impl Chain {
         self.sidecar == SidecarKind::Envoy && self.has_proxies()
     }
 
+    /// Arrivals at all services together that one request causes when nothing fails: what its answer needs.
+    pub fn arrivals_of_an_answer(&self) -> u64 {
+        self.services.len() as u64
+    }
+
     /// Everybody who calls, with their names: the client, then every service but the bottom one.
     pub fn callers(&self) -> impl Iterator<Item = (&str, &Caller)> {
         let services = self.services.split_last().map_or(&[][..], |(_, callers)| callers);

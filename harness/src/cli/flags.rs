@@ -1,6 +1,6 @@
 //! Flags as typed. Values stay text here: `resolve` reads them, with messages of its own.
 
-use super::{CliError, ColorChoice, Format, help, refuse};
+use super::{CliError, ColorChoice, Format, help, refuse, sweep};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use std::ffi::OsString;
 
@@ -29,6 +29,8 @@ pub(super) enum TypedCommand {
     Predict(PredictFlags),
     /// Scenarios, chain lines or saved reports side by side
     Compare(CompareFlags),
+    /// One run for each value of what is varied: predicted and received
+    Sweep(SweepFlags),
     /// Keep a chain running until Ctrl-C
     Up(UpFlags),
     /// Send one request to a chain that is up
@@ -143,6 +145,32 @@ pub(super) struct CompareFlags {
     pub(super) output: OutputFlags,
     #[command(flatten)]
     pub(super) shown: ShownFlags,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SweepFlags {
+    /// A built-in scenario, a .toml file, or a chain line in quotes
+    #[arg(value_name = "SCENARIO or 'CHAIN'", value_hint = ValueHint::AnyPath)]
+    pub(super) scenario: Vec<String>,
+    /// What is varied, and its values: p=0,0.1..1 (the bottom service fails with that chance), attempts=1..4, concurrency=, rate=,
+    /// requests=, deadline=, or any key of a scenario file
+    #[arg(long, value_name = "KEY=VALUES", help_heading = "What is varied")]
+    pub(super) over: Vec<String>,
+    #[command(flatten)]
+    pub(super) changes: ScenarioFlags,
+    #[command(flatten)]
+    pub(super) measure: MeasureFlags,
+    #[command(flatten)]
+    pub(super) viewer: ViewerFlag,
+    #[command(flatten)]
+    pub(super) otlp: OtlpFlag,
+    #[command(flatten)]
+    pub(super) output: OutputFlags,
+    #[command(flatten)]
+    pub(super) shown: ShownFlags,
+    /// What was typed, to be typed again.
+    #[arg(skip)]
+    pub(super) words: Vec<String>,
 }
 
 // Read, so that what `up` keeps off its links is refused with the way on; not shown, because all of it is.
@@ -445,11 +473,21 @@ impl Typed {
     /// Reads the words; help and refusals come back in the house's own words.
     pub(super) fn read(arguments: &[OsString], program: &str) -> Result<Self, CliError> {
         let command = help::with_examples(Self::command(), program);
-        let read = command
-            .try_get_matches_from(arguments)
-            .and_then(|matches| Self::from_arg_matches(&matches));
+        let read = command.try_get_matches_from(arguments).and_then(|matches| {
+            let mut typed = Self::from_arg_matches(&matches)?;
+            if let (Some(TypedCommand::Sweep(flags)), Some((_, matches))) = (&mut typed.command, matches.subcommand()) {
+                flags.words = sweep::words(matches);
+            }
+            Ok(typed)
+        });
         read.map_err(|error| refuse::from_clap(&error, arguments, program))
     }
+}
+
+/// What is known of a command's flags.
+pub(super) fn command_of(name: &str) -> clap::Command {
+    let found = Typed::command().find_subcommand(name).cloned();
+    found.expect("the command is one of ours")
 }
 
 impl ScenarioFlags {

@@ -12,6 +12,7 @@ pub(super) fn with_examples(command: Command, program: &str) -> Command {
     for (name, takes) in [
         ("run", "[SCENARIO or 'CHAIN']"),
         ("predict", "[SCENARIO or 'CHAIN']"),
+        ("sweep", "[SCENARIO] --over KEY=VALUES"),
         ("up", "[SCENARIO or 'CHAIN']"),
         ("fail", "[[SERVICE=]FAULT or SERVICE ...]"),
         ("retry", "[N or CALLER=N ...]"),
@@ -29,10 +30,11 @@ fn examples(text: &str, program: &str) -> String {
 }
 
 /// The commands that have some.
-const EXAMPLES: [(&str, &str); 10] = [
+const EXAMPLES: [(&str, &str); 11] = [
     ("run", RUN),
     ("predict", PREDICT),
     ("compare", COMPARE),
+    ("sweep", SWEEP),
     ("up", UP),
     ("call", CALL),
     ("fail", FAIL),
@@ -109,6 +111,24 @@ Examples:
       {program} compare 'web x3 > db down' 'web > db down'
   A report saved with --json beside a run
       {program} compare monday.json per-hop";
+
+const SWEEP: &str = "\
+Examples:
+  Load and failures as more and more answers fail
+      {program} sweep --over p=0,0.1..1
+  The same curve as a figure
+      {program} sweep --over p=0,0.1..1 --svg curve.svg
+  What one attempt more costs
+      {program} sweep --over attempts=1..4
+  How many requests at once
+      {program} sweep -n 200 --over concurrency=1,2,4,8,16
+  Any key of a scenario file: numbers, words, whole tables
+      {program} sweep --over services.pricing.retry.attempts=1..3
+      {program} sweep --over 'retry.budget=none,{kind=\"window\"}'
+
+VALUES is a list with commas. A..B counts by 1; A,B..C goes on in steps of B-A.
+Each value is a run with services of its own, 1,000 values at most. With p and
+without -n each run has 200 requests. Ends as the worst of the runs does.";
 
 const UP: &str = "\
 Examples:

@@ -13,16 +13,15 @@ use clap::{
 use std::ffi::OsString;
 
 /// Commands that the design names and nobody obeys.
-const PLANNED_COMMANDS: [&str; 3] = ["sweep", "tour", "audit"];
+const PLANNED_COMMANDS: [&str; 2] = ["tour", "audit"];
 /// Flags that the design names and nobody obeys.
-const PLANNED_FLAGS: [&str; 10] = [
+const PLANNED_FLAGS: [&str; 9] = [
     "--mesh",
     "--budget",
     "--prove",
     "--capacity",
     "--guess",
     "--html",
-    "--over",
     "--emit",
     "--expect-attempts",
     "--upstream",
@@ -171,6 +170,9 @@ fn way_on(command: &str, flag: &str) -> Option<&'static str> {
         }
         ("up", "--json") => Some("up counts nothing; `status --json` shows what the services have counted"),
         ("up", "--attach") => Some("up starts services of its own; `status --attach` looks at others"),
+        ("sweep", "--attach") => {
+            Some("a sweep starts services of its own for each value; `run --attach` measures others")
+        }
         ("call", "-n" | "--requests" | "-c" | "--concurrency" | "--rate" | "--expect" | "--max-calls") => {
             Some("a call is one request; `run --attach` sends many, and judges them")
         }
@@ -209,11 +211,12 @@ fn from_text(error: &clap::Error, called: &str) -> CliError {
 
 /// The command that was typed, for messages.
 fn typed_command(arguments: &[OsString]) -> Option<&'static str> {
-    const COMMANDS: [&str; 15] = [
+    const COMMANDS: [&str; 16] = [
         "demo",
         "run",
         "predict",
         "compare",
+        "sweep",
         "up",
         "call",
         "fail",

@@ -27,7 +27,7 @@ use chassis::{
 use std::path::{Path, PathBuf};
 
 /// Which services already run, where no flag says it.
-const ATTACH: &str = "RETRYSCOPE_ATTACH";
+pub(super) const ATTACH: &str = "RETRYSCOPE_ATTACH";
 /// Where traces can be looked at, where no flag says it.
 const TRACE_URL: &str = "RETRYSCOPE_TRACE_URL";
 
@@ -49,6 +49,7 @@ impl Resolver<'_> {
             Some(TypedCommand::Run(flags)) => self.run(&flags),
             Some(TypedCommand::Predict(flags)) => self.predict(&flags),
             Some(TypedCommand::Compare(flags)) => self.compare(&flags),
+            Some(TypedCommand::Sweep(flags)) => self.sweep(&flags),
             Some(TypedCommand::Up(flags)) => self.up(&flags),
             Some(TypedCommand::Call(flags)) => self.call(&flags),
             Some(TypedCommand::Fail(flags)) => self.fail(&flags),
@@ -205,7 +206,7 @@ impl Resolver<'_> {
     }
 
     /// A variable of the environment; an empty one counts as unset.
-    fn variable(&self, name: &str) -> Option<String> {
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
         (self.environment)(name).filter(|value| !value.trim().is_empty())
     }
 
@@ -519,7 +520,7 @@ pub(super) fn runnable(source: Option<&str>, overrides: &Overrides) -> Result<Sc
     Ok(scenario)
 }
 
-fn max_calls(flags: &MeasureFlags) -> Result<u64, CliError> {
+pub(super) fn max_calls(flags: &MeasureFlags) -> Result<u64, CliError> {
     let Some(typed) = &flags.max_calls else {
         return Ok(DEFAULT_MAX_CALLS);
     };
@@ -527,7 +528,7 @@ fn max_calls(flags: &MeasureFlags) -> Result<u64, CliError> {
 }
 
 /// Every expression, read against every scenario it will be held against.
-fn expectations<'a>(
+pub(super) fn expectations<'a>(
     flags: &MeasureFlags,
     scenarios: impl IntoIterator<Item = &'a Scenario>,
 ) -> Result<Vec<Expectation>, CliError> {
@@ -540,7 +541,7 @@ fn expectations<'a>(
     Ok(expectations)
 }
 
-fn overrides(flags: &ScenarioFlags) -> Result<Overrides, CliError> {
+pub(super) fn overrides(flags: &ScenarioFlags) -> Result<Overrides, CliError> {
     let mut overrides = chain_overrides(&flags.chain)?;
     overrides.set.clone_from(&flags.set.set);
     load_overrides(&flags.load, &mut overrides)?;
@@ -647,7 +648,7 @@ fn retries(flag: &str, text: &str) -> Result<u32, CliError> {
     small(flag, text, 0, MAX_ATTEMPTS - 1, &right).map(|retries| retries + 1)
 }
 
-fn load_overrides(flags: &LoadFlags, overrides: &mut Overrides) -> Result<(), CliError> {
+pub(super) fn load_overrides(flags: &LoadFlags, overrides: &mut Overrides) -> Result<(), CliError> {
     if let Some(text) = &flags.requests {
         let right = "write a whole number from 1 to 10000000";
         overrides.requests = Some(number("--requests ", text, 1, MAX_REQUESTS, right)?);

@@ -480,7 +480,7 @@ fn each_wrong_flag_of_the_links_is_refused_with_what_would_be_right() {
     for command in ["demo", "call", "fail", "heal", "retry", "status"] {
         let text = refused(&[command, "--sidecar-attempts", "2"]);
         assert!(
-            text.contains("it belongs to `target/release/harness run`, `predict` and `compare`"),
+            text.contains("it belongs to `target/release/harness run`, `predict`, `compare` and `sweep`"),
             "{text}"
         );
     }
@@ -500,7 +500,7 @@ fn features_of_the_design_are_refused_by_name() {
             format!("error: `{flag}` is not built yet")
         );
     }
-    for command in ["sweep", "tour", "audit"] {
+    for command in ["tour", "audit"] {
         assert_eq!(refused(&[command]), format!("error: `{command}` is not built yet"));
         assert_eq!(
             refused(&[command, "--over", "3", "--", "x"]),
@@ -633,7 +633,8 @@ fn the_way_on_comes_before_the_list() {
         (&["run", "--expect", "inventory!=5"], "= <= >= < >"),
         (
             &["scenarios", "--json", "-"],
-            "it belongs to `target/release/harness run`, `predict`, `compare`, `call`, `fail`, `heal`, `retry` and `status`",
+            "it belongs to `target/release/harness run`, `predict`, `compare`, `sweep`, `call`, `fail`, `heal`, \
+             `retry` and `status`",
         ),
         (
             &["run", "--retry-on", "UNAVAILBLE"],
@@ -749,7 +750,7 @@ fn every_example_of_the_help_can_be_typed() {
 #[test]
 fn the_list_of_commands_leaves_out_what_nobody_types() {
     let help = parse_words(&["--help"]).unwrap_err().text;
-    for command in ["up", "call", "fail", "heal", "retry", "status", "completions"] {
+    for command in ["sweep", "up", "call", "fail", "heal", "retry", "status", "completions"] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
     }
     assert!(
@@ -1086,7 +1087,7 @@ fn a_call_says_what_is_sent_and_nothing_about_services() {
         (&["--rate", "2"], "a call is one request; `run --attach` sends many"),
         (
             &["--cancel-after", "1s"],
-            "it belongs to `target/release/harness run`, `predict` and `compare`",
+            "it belongs to `target/release/harness run`, `predict`, `compare` and `sweep`",
         ),
         (&["--deadline", "soon"], "--deadline soon: write a duration"),
         (&["--item", "a\0b"], "no NUL"),

@@ -1,6 +1,8 @@
 //! Commands that measure, and the arithmetic alone.
 
-use super::{Answer, Failure, NOT_MEASURED, Targets, delivered, missed, signals::interrupts, standing, style, warn};
+use super::{
+    Answer, Failure, NOT_MEASURED, Targets, delivered, missed, signals::interrupts, standing, style, summarise, warn,
+};
 use crate::{
     cli::{Compare, Demo, Format, Link, Output, Predict, Run, Side, Subject},
     expect::Expectation,
@@ -65,6 +67,7 @@ pub(super) async fn measured(command: Run) -> Result<Answer, Failure> {
     )?;
     let report = runner.run(command.subject).await?.report;
     let output = &command.output;
+    summarise(|| markdown::run(&report), output).await;
     let shown = match output.format {
         Format::Text => text::run(&report, &output.program, style(output)),
         Format::Markdown => markdown::run(&report),
@@ -108,7 +111,7 @@ pub(super) async fn demo(command: Demo) -> Result<u8, Failure> {
         }
     }
     let is_whole = runs.len() == 2;
-    let answer = side_by_side(runs, is_whole.then_some(text::demo as Screen), targets, &runner);
+    let answer = side_by_side(runs, is_whole.then_some(text::demo as Screen), targets, &runner).await;
     let exit_code = delivered(answer, command.output.clone()).await?;
     if command.stays {
         runner.interrupted().await;
@@ -149,14 +152,15 @@ pub(super) async fn compared(command: Compare) -> Result<Answer, Failure> {
         is_comparison.then_some(text::comparison as Screen),
         targets,
         &runner,
-    ))
+    )
+    .await)
 }
 
 /// A screen of several runs.
 type Screen = fn(&Comparison, &str, Style) -> String;
 
 /// Several runs on one screen; one after another where a comparison was cut short and none fits.
-fn side_by_side(runs: Vec<Report>, screen: Option<Screen>, targets: Targets, runner: &Runner<'_>) -> Answer {
+async fn side_by_side(runs: Vec<Report>, screen: Option<Screen>, targets: Targets, runner: &Runner<'_>) -> Answer {
     let output = runner.output;
     let schema = COMPARISON_SCHEMA.to_owned();
     let trace_difference_url = difference(runner.viewer.as_ref(), &runs);
@@ -165,6 +169,7 @@ fn side_by_side(runs: Vec<Report>, screen: Option<Screen>, targets: Targets, run
         runs,
         trace_difference_url,
     };
+    summarise(|| markdown::comparison(&comparison), output).await;
     let shown = match (output.format, screen) {
         (Format::Markdown, _) => markdown::comparison(&comparison),
         (Format::Text, Some(screen)) => screen(&comparison, &output.program, style(output)),
@@ -230,6 +235,7 @@ pub(super) struct Runner<'a> {
     viewer: Option<Viewer>,
     interrupt: watch::Receiver<bool>,
     output: &'a Output,
+    is_quiet: bool,
 }
 
 impl<'a> Runner<'a> {
@@ -259,11 +265,18 @@ impl<'a> Runner<'a> {
             viewer,
             interrupt,
             output,
+            is_quiet: false,
         })
     }
 
+    /// Without a bar for each run: whoever asks shows how far all of them have come.
+    pub(super) fn quiet(mut self) -> Self {
+        self.is_quiet = true;
+        self
+    }
+
     /// What several runs end with: a comparison that was cut short is not a whole one.
-    fn exit_code(&self, of_runs: u8) -> u8 {
+    pub(super) fn exit_code(&self, of_runs: u8) -> u8 {
         if self.is_interrupted() { NOT_MEASURED } else { of_runs }
     }
 
@@ -288,7 +301,8 @@ impl<'a> Runner<'a> {
             }
         };
         let (ended, progress) = watch::channel(0);
-        let bar = tokio::spawn(Progress::new(scenario.load.requests).follow(progress));
+        let bar = (!self.is_quiet).then(|| Progress::new(scenario.load.requests, "requests"));
+        let bar = bar.map(|bar| tokio::spawn(bar.follow(progress)));
         let options = Options {
             program: this_program(),
             max_calls: self.max_calls,
@@ -301,7 +315,9 @@ impl<'a> Runner<'a> {
             viewer: self.viewer.clone(),
         };
         let ran = run::run(&scenario, options).await;
-        let _ = bar.await;
+        if let Some(bar) = bar {
+            let _ = bar.await;
+        }
         let ran = ran?;
         self.warn_of(&ran);
         Ok(ran)

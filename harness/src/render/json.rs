@@ -79,10 +79,21 @@ mod tests {
         assert_eq!(serde_json::from_slice::<Comparison>(&comparison(&both)).unwrap(), both);
         let sums = samples::prediction();
         assert_eq!(serde_json::from_slice::<Prediction>(&prediction(&sums)).unwrap(), sums);
+        let values = samples::sweep();
+        assert_eq!(serde_json::from_slice::<Sweep>(&sweep(&values)).unwrap(), values);
         let state = samples::status_full();
         assert_eq!(serde_json::from_slice::<Status>(&status(&state)).unwrap(), state);
         let switch = samples::switched();
         assert_eq!(serde_json::from_slice::<Switched>(&switched(&switch)).unwrap(), switch);
+    }
+
+    #[test]
+    fn a_report_from_before_work_was_counted_is_read() {
+        let sample = samples::headline();
+        let mut value = serde_json::to_value(&sample).unwrap();
+        value.as_object_mut().unwrap().remove("work");
+        let read: Report = serde_json::from_value(value).unwrap();
+        assert_eq!(read, Report { work: None, ..sample });
     }
 
     #[test]

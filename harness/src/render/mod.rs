@@ -30,7 +30,7 @@ fn put(mut to: impl Write, text: &str) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 #[cfg(test)]
 mod schema_tests;
 

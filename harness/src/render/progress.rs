@@ -9,21 +9,22 @@ const PATIENCE: Duration = Duration::from_millis(700);
 /// How often it moves.
 const STEP: Duration = Duration::from_millis(100);
 
-/// How far a run has come.
+/// How far a run has come, or several.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
-    requests: u64,
+    number: u64,
+    noun: &'static str,
     is_shown: bool,
 }
 
 impl Progress {
-    /// For a run of so many requests. Continuous integration gets none, even where it pretends to be a terminal.
-    pub fn new(requests: u64) -> Self {
+    /// For so many requests of a run, or runs of a sweep. Continuous integration gets none, even where it pretends to be a terminal.
+    pub fn new(number: u64, noun: &'static str) -> Self {
         let is_shown = std::io::stderr().is_terminal() && std::env::var_os("CI").is_none();
-        Self { requests, is_shown }
+        Self { number, noun, is_shown }
     }
 
-    /// Follows a count of requests that have ended, until nobody counts any more; then wipes itself out.
+    /// Follows a count of those that have ended, until nobody counts any more; then wipes itself out.
     pub async fn follow(self, mut ended: watch::Receiver<u64>) {
         if !self.is_shown {
             return;
@@ -32,8 +33,9 @@ impl Progress {
         if tokio::time::timeout(PATIENCE, early).await.is_ok() {
             return;
         }
-        let bar = ProgressBar::with_draw_target(Some(self.requests), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} requests, {eta} left");
+        let bar = ProgressBar::with_draw_target(Some(self.number), ProgressDrawTarget::stderr());
+        let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {}, {{eta}} left", self.noun);
+        let style = ProgressStyle::with_template(&template);
         bar.set_style(style.expect("the template is fixed").progress_chars("## "));
         while ended.changed().await.is_ok() {
             bar.set_position(*ended.borrow_and_update());

@@ -6,7 +6,7 @@ use crate::report::{
     Distribution, Expected, Latency, Link, LiveCount, LiveGeneration, LiveLink, LiveService, Mixed, Note, Operations,
     PREDICTION_SCHEMA, Point, Predicted, PredictedLink, PredictedService, Prediction, PredictionKind, Process, Reason,
     Receipt, Repeats, Report, SCHEMA, STATUS_SCHEMA, SWEEP_SCHEMA, SWITCH_SCHEMA, Sample, Scope, Service, ServiceKind,
-    Share, Status, Sweep, Switched, Times, Timing, Tries, Verdict,
+    Share, Status, Sweep, Switched, Times, Timing, Tries, Verdict, Work,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -131,6 +131,7 @@ fn chain(names: &[&str], attempts: &[u64]) -> Report {
             of: 1,
             complete: true,
         },
+        work: Some(all_in_vain(&services)),
         services,
         links,
         notes: Vec::new(),
@@ -142,6 +143,17 @@ fn chain(names: &[&str], attempts: &[u64]) -> Report {
         },
         versions: BTreeMap::new(),
         seed: 27,
+    }
+}
+
+/// The work of requests of which none was answered.
+fn all_in_vain(services: &[Service]) -> Work {
+    let rows = services.iter().filter(|row| row.kind == ServiceKind::Service);
+    let arrivals = rows.filter_map(|row| row.received).sum();
+    Work {
+        arrivals,
+        needed: 0,
+        in_vain: arrivals,
     }
 }
 
@@ -202,6 +214,38 @@ pub(crate) fn comparison() -> Comparison {
     }
 }
 
+/// Chances of a failure below one caller that makes three attempts, one request each.
+pub(crate) fn sweep() -> Sweep {
+    let point = |p: &str, mean: f64, still_fails: f64, count: u64| {
+        let mut report = chain(&["web", "db"], &[1, count]);
+        report.command = format!("run 'web x3 > db fail:p={p}'");
+        if still_fails < 1.0 {
+            report.operations.ok = 1;
+            report.operations.failed = 0;
+            report.operations.by_code.clear();
+        }
+        Point {
+            value: p.to_owned(),
+            number: p.parse().ok(),
+            mean: Some(mean),
+            still_fails: Some(still_fails),
+            report,
+        }
+    };
+    Sweep {
+        schema: SWEEP_SCHEMA.to_owned(),
+        command: "sweep 'web x3 > db' --over p=0,0.5..1 -n 1".to_owned(),
+        over: "p".to_owned(),
+        planned: 3,
+        points: vec![
+            point("0", 1.0, 0.0, 1),
+            point("0.5", 1.75, 0.125, 2),
+            point("1", 3.0, 1.0, 3),
+        ],
+        seed: 27,
+    }
+}
+
 /// The bottom recovers on the third call.
 pub(crate) fn transient() -> Report {
     let mut report = chain(&SHOP, &[1, 1, 1, 3]);
@@ -213,6 +257,11 @@ pub(crate) fn transient() -> Report {
         ok: 1,
         ..Operations::default()
     };
+    report.work = Some(Work {
+        arrivals: 6,
+        needed: 4,
+        in_vain: 2,
+    });
     for arrival in &mut report.receipts[0].attempts {
         if arrival.service != "inventory" || arrival.path.ends_with(".3") {
             arrival.code = "OK".to_owned();
@@ -241,6 +290,7 @@ pub(crate) fn thousand() -> Report {
         of: 1000,
         complete: false,
     };
+    report.work = Some(all_in_vain(&report.services));
     report
 }
 
@@ -423,6 +473,7 @@ fn with_proxies(callers: &[(&str, u64, u64)], bottom: &str) -> Report {
             row.kind = ServiceKind::Sidecar;
         }
     }
+    report.work = Some(all_in_vain(&report.services));
     let line: Vec<String> = callers
         .iter()
         .map(|(name, code, proxy)| format!("{name} x{code}*{proxy}"))
@@ -495,6 +546,7 @@ pub(crate) fn envoys() -> Report {
         of: 400,
         complete: false,
     };
+    report.work = Some(all_in_vain(&report.services));
     report
 }
 
@@ -806,54 +858,6 @@ pub(crate) fn prediction_full() -> Prediction {
         text: "It does not recover by itself".to_owned(),
     });
     full
-}
-
-/// One value of a sweep: 100 requests, so many calls at the bottom, so many requests that failed.
-pub(crate) fn point(value: &str, predicted: Option<(f64, f64)>, received: u64, failed: u64) -> Point {
-    let mut report = headline();
-    report.receipts.clear();
-    report.operations.requested = 100;
-    report.operations.sent = 100;
-    report.operations.failed = failed;
-    report.operations.ok = 100 - failed;
-    let bottom = &mut report.services[3];
-    bottom.received = Some(received);
-    #[expect(clippy::cast_precision_loss, reason = "small")]
-    let of_one = received as f64 / 100.0;
-    bottom.amplification = Some(of_one);
-    Point {
-        value: value.to_owned(),
-        number: value.parse().ok(),
-        mean: predicted.map(|(mean, _)| mean),
-        still_fails: predicted.map(|(_, fails)| fails),
-        report,
-    }
-}
-
-/// Points of what is varied.
-pub(crate) fn sweep_of(over: &str, points: Vec<Point>) -> Sweep {
-    Sweep {
-        schema: SWEEP_SCHEMA.to_owned(),
-        command: format!("sweep --over {over}=..."),
-        over: over.to_owned(),
-        points,
-        seed: 27,
-    }
-}
-
-/// Failures from none to all.
-pub(crate) fn sweep() -> Sweep {
-    let points = [
-        ("0", 1.0, 0.0, 100, 0),
-        ("0.25", 1.333, 3.8e-6, 131, 0),
-        ("0.5", 2.0, 0.002, 211, 0),
-        ("0.75", 3.98, 0.075, 402, 7),
-        ("1", 27.0, 1.0, 2700, 100),
-    ];
-    let points = points
-        .into_iter()
-        .map(|(value, mean, fails, received, failed)| point(value, Some((mean, fails)), received, failed));
-    sweep_of("p", points.collect())
 }
 
 /// A chain that has just come up.

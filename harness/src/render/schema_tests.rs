@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 const REPORT: &str = include_str!("../../schema/report-v1.schema.json");
 const COMPARISON: &str = include_str!("../../schema/comparison-v1.schema.json");
 const PREDICTION: &str = include_str!("../../schema/prediction-v1.schema.json");
+const SWEEP: &str = include_str!("../../schema/sweep-v1.schema.json");
 const STATUS: &str = include_str!("../../schema/status-v1.schema.json");
 const SWITCH: &str = include_str!("../../schema/switch-v1.schema.json");
 
@@ -20,7 +21,7 @@ fn validator(schema: &str) -> Validator {
     jsonschema::meta::validate(&schema)
         .map_err(|error| error.to_string())
         .unwrap();
-    // The comparison names the report's file beside it, the switch the prediction's.
+    // The comparison and the sweep name the report's file beside them, the switch the prediction's.
     let registry = Registry::new()
         .add("file:///schema/report-v1.schema.json", read(REPORT.as_bytes()))
         .unwrap()
@@ -62,6 +63,7 @@ fn what_is_written_is_what_the_schemas_say() {
         &validator(PREDICTION),
         &read(&json::prediction(&samples::prediction_full())),
     );
+    holds(&validator(SWEEP), &read(&json::sweep(&samples::sweep())));
     holds(&validator(STATUS), &read(&json::status(&samples::status())));
     holds(&validator(STATUS), &read(&json::status(&samples::status_full())));
     holds(&validator(SWITCH), &read(&json::switched(&samples::switched())));
@@ -93,7 +95,15 @@ fn what_may_be_unknown_may_be_null() {
         envoy_attempts: std::collections::BTreeMap::new(),
     });
     report.receipts[0].attempts[0].duration_us = None;
+    report.work = None;
     holds(&validator(REPORT), &read(&json::report(&report)));
+
+    let mut values = samples::sweep();
+    let point = &mut values.points[0];
+    (point.number, point.mean, point.still_fails) = (None, None, None);
+    holds(&validator(SWEEP), &read(&json::sweep(&values)));
+    values.points.clear();
+    holds(&validator(SWEEP), &read(&json::sweep(&values)));
 
     let mut sums = samples::prediction();
     (sums.bottom.mean, sums.bottom.sd, sums.bottom.still_fails) = (None, None, None);
@@ -148,6 +158,9 @@ fn damaged_reports_are_refused() {
         ("/services/0/envoy/upstream_rq_retry", Some(json!(-1))),
         ("/services/0/envoy/Upstream", Some(json!(1))),
         ("/services/0/envoy", Some(json!(null))),
+        ("/work/in_vain", Some(json!(-1))),
+        ("/work/needed", None),
+        ("/work", Some(json!(13))),
         ("/links/0/factor", Some(json!("1"))),
         ("/links/0/repeats/by_path", None),
         ("/links/0/repeats/by_path/least", None),
@@ -209,6 +222,32 @@ fn damaged_comparisons_and_predictions_are_refused() {
         ("/verdict", Some(json!("as_predicted"))),
     ] {
         assert!(!sums.is_valid(&damage(&good, path, with.clone())), "{path} {with:?}");
+    }
+}
+
+#[test]
+fn damaged_sweeps_are_refused() {
+    let validator = validator(SWEEP);
+    let good = read(&json::sweep(&samples::sweep()));
+    for (path, with) in [
+        ("/schema", Some(json!("retryscope/sweep/v2"))),
+        ("/over", Some(json!(""))),
+        ("/planned", None),
+        ("/planned", Some(json!(0))),
+        ("/points", Some(json!({}))),
+        ("/points/0/value", Some(json!(0.1))),
+        ("/points/0/number", Some(json!("0.1"))),
+        ("/points/0/mean", Some(json!(-1))),
+        ("/points/0/still_fails", Some(json!(1.1))),
+        ("/points/0/report", None),
+        ("/points/0/report/verdict", Some(json!("fine"))),
+        ("/points/0/surprise", Some(json!(1))),
+        ("/surprise", Some(json!(1))),
+    ] {
+        assert!(
+            !validator.is_valid(&damage(&good, path, with.clone())),
+            "{path} {with:?}"
+        );
     }
 }
 
@@ -353,10 +392,15 @@ fn every_key_is_described() {
     };
     let mut switched = samples::switched();
     switched.prediction = samples::prediction_full();
+    let mut values = samples::sweep();
+    for point in &mut values.points {
+        point.report = full.clone();
+    }
     for (schema, bytes) in [
         (REPORT, json::report(&full)),
         (COMPARISON, json::comparison(&both)),
         (PREDICTION, json::prediction(&samples::prediction_full())),
+        (SWEEP, json::sweep(&values)),
         (STATUS, json::status(&samples::status_full())),
         (SWITCH, json::switched(&switched)),
     ] {

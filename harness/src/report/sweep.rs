@@ -15,6 +15,8 @@ pub struct Sweep {
     pub command: String,
     /// What is varied, as typed: `p`, `attempts`, `services.pricing.retry.attempts`.
     pub over: String,
+    /// How many points were asked for: more than there are in `points` where the sweep was cut short.
+    pub planned: u64,
     /// The points, in the order of the values.
     pub points: Vec<Point>,
     /// The seed of drawn faults.
@@ -22,13 +24,21 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// The worst of the points, 3 before 1.
+    /// The worst of the points, 3 before 1; 3 too where one is not there.
     pub fn exit_code(&self) -> u8 {
+        if self.is_cut_short() {
+            return 3;
+        }
         self.points
             .iter()
             .map(|point| point.report.exit_code())
             .max()
             .unwrap_or(3)
+    }
+
+    /// Whether points are not there that were asked for.
+    pub fn is_cut_short(&self) -> bool {
+        (self.points.len() as u64) < self.planned
     }
 }
 

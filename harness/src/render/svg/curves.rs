@@ -7,10 +7,7 @@ use super::{
     ticks::Axis,
 };
 use crate::{
-    render::text::{
-        number,
-        words::{name, shown},
-    },
+    render::text::{number, sweep as screen, words::shown},
     report::{Point, Sweep, Verdict},
 };
 use std::fmt::Write as _;
@@ -31,15 +28,14 @@ const SPOKEN: usize = 30;
 
 /// A line for what was predicted, a dot for what came: calls at the bottom, and requests that still fail.
 pub fn sweep(sweep: &Sweep) -> String {
-    let bottom = sweep.points.iter().rev().find_map(|point| point.report.services.last());
-    let bottom = bottom.map_or_else(|| "the bottom".to_owned(), |row| row.service.clone());
+    let bottom = screen::bottom(sweep);
     let points = in_order(sweep);
     let line = sweep.points.first().map(|point| {
         let value = shown(&point.value);
         format!("With {} = {value}: {}", shown(&sweep.over), shown(&point.report.chain))
     });
     let mut page = Page::new(
-        &headline(sweep, &points, &bottom),
+        &screen::headline(sweep),
         &line.unwrap_or_default(),
         description(&sweep.over, &points),
     );
@@ -106,46 +102,6 @@ fn named(over: &str) -> String {
         other => return shown(other),
     }
     .to_owned()
-}
-
-/// The finding in a sentence.
-fn headline(sweep: &Sweep, points: &[&Point], bottom: &str) -> String {
-    /// Letters of a foreign word.
-    const LETTERS: usize = 24;
-    let value = |point: &Point| name(&point.value, LETTERS);
-    let over = name(&sweep.over, 2 * LETTERS);
-    let bottom = name(bottom, LETTERS);
-    let calls = |point: &Point| finite(point.received()).map_or_else(|| "-".to_owned(), number::factor);
-    let share = |point: &Point| finite(point.failed()).map_or_else(|| "-".to_owned(), number::share);
-    let range = |one: String, other: String| if one == other { one } else { format!("{one} to {other}") };
-    let counted = |calls: String| {
-        if calls == "1" {
-            "1 call".to_owned()
-        } else {
-            format!("{calls} calls")
-        }
-    };
-    let counted_at: Vec<&Point> = points
-        .iter()
-        .copied()
-        .filter(|point| finite(point.received()).is_some())
-        .collect();
-    match counted_at.as_slice() {
-        [] => "No verdict. Nothing was counted.".to_owned(),
-        [point] => format!(
-            "{} arrived at {bottom} for 1 request at {over} = {}, and {} of the requests failed.",
-            counted(calls(point)),
-            value(point),
-            share(point)
-        ),
-        [first, .., last] => format!(
-            "{} arrived at {bottom} for 1 request as {over} went from {} to {}, and {} of the requests failed.",
-            counted(range(calls(first), calls(last))),
-            value(first),
-            value(last),
-            range(share(first), share(last))
-        ),
-    }
 }
 
 fn description(over: &str, points: &[&Point]) -> String {

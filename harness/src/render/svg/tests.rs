@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     render::samples,
-    report::{Comparison, Count, Predicted, Prediction, PredictionKind, Report, Sweep, Verdict},
+    report::{Comparison, Count, Point, Predicted, Prediction, PredictionKind, Report, Sweep, Verdict},
 };
 use roxmltree::{Document, Node};
 
@@ -131,21 +131,21 @@ fn comparisons() -> Vec<Comparison> {
 
 fn sweeps() -> Vec<Sweep> {
     let all = |over: &str, values: &mut dyn Iterator<Item = String>, received: u64| {
-        let points = values.map(|value| samples::point(&value, Some((1.0, 0.5)), received, 50));
-        samples::sweep_of(over, points.collect())
+        let points = values.map(|value| point(&value, Some((1.0, 0.5)), received, 50));
+        swept(over, points.collect())
     };
-    let mut unlike = samples::sweep();
+    let mut unlike = failures();
     unlike.points[1].report.verdict = Verdict::NotAsPredicted;
     unlike.points[2].report.verdict = Verdict::Incomplete;
     unlike.points[3].mean = None;
     unlike.points[3].still_fails = Some(f64::NAN);
     unlike.points[4].mean = Some(f64::INFINITY);
     unlike.points[4].report.services[3].amplification = None;
-    let mut large = samples::sweep();
+    let mut large = failures();
     for point in &mut large.points {
         point.mean = point.mean.map(|mean| mean * 1e26);
     }
-    let mut hostile = samples::sweep();
+    let mut hostile = failures();
     hostile.over = "</text><script>".repeat(20);
     hostile.command = format!("sweep '{}'", "<b>\u{202e}".repeat(1000));
     for point in &mut hostile.points {
@@ -153,10 +153,14 @@ fn sweeps() -> Vec<Sweep> {
         point.number = None;
         point.report.services[3].service = "W".repeat(63);
     }
-    let mut unordered = samples::sweep();
+    let mut unordered = failures();
     unordered.points.reverse();
+    let mut cut_short = failures();
+    cut_short.planned = 11;
     vec![
         samples::sweep(),
+        cut_short,
+        failures(),
         unlike,
         large,
         hostile,
@@ -177,6 +181,49 @@ fn sweeps() -> Vec<Sweep> {
             0,
         ),
     ]
+}
+
+/// One value of a sweep: 100 requests, so many calls at the bottom, so many requests that failed.
+fn point(value: &str, predicted: Option<(f64, f64)>, received: u64, failed: u64) -> Point {
+    let mut report = samples::thousand();
+    report.receipts.clear();
+    report.operations.requested = 100;
+    report.operations.failed = failed;
+    report.operations.ok = 100 - failed;
+    let bottom = &mut report.services[3];
+    bottom.received = Some(received);
+    bottom.amplification = Some(received as f64 / 100.0);
+    Point {
+        value: value.to_owned(),
+        number: value.parse().ok(),
+        mean: predicted.map(|(mean, _)| mean),
+        still_fails: predicted.map(|(_, fails)| fails),
+        report,
+    }
+}
+
+fn swept(over: &str, points: Vec<Point>) -> Sweep {
+    Sweep {
+        command: format!("sweep --over {over}=..."),
+        over: over.to_owned(),
+        planned: points.len() as u64,
+        points,
+        ..samples::sweep()
+    }
+}
+
+/// Failures from none to all.
+fn failures() -> Sweep {
+    let points = [
+        ("0", 1.0, 0.0, 100, 0),
+        ("0.25", 1.333, 3.8e-6, 131, 0),
+        ("0.5", 2.0, 0.002, 211, 0),
+        ("0.75", 3.98, 0.075, 402, 7),
+        ("1", 27.0, 1.0, 2700, 100),
+    ];
+    let points =
+        points.map(|(value, mean, fails, received, failed)| point(value, Some((mean, fails)), received, failed));
+    swept("p", points.into())
 }
 
 /// A text and the box that it takes at most: left, top, right, bottom.
@@ -380,9 +427,9 @@ fn many_requests_are_counted_for_one() {
 
 #[test]
 fn a_point_that_is_not_as_predicted_looks_like_no_other() {
-    let plain = sweep(&samples::sweep());
+    let plain = sweep(&failures());
     assert!(pieces(&plain, RED) == 0 && !says(&plain, "not as predicted"), "{plain}");
-    let mut one = samples::sweep();
+    let mut one = failures();
     one.points[2].report.verdict = Verdict::NotAsPredicted;
     let figure = sweep(&one);
     // A ring and a cross in each of two panels, and in the words that explain them.
@@ -392,9 +439,9 @@ fn a_point_that_is_not_as_predicted_looks_like_no_other() {
 
 #[test]
 fn a_sweep_in_any_order_is_drawn_by_its_numbers() {
-    let mut turned = samples::sweep();
+    let mut turned = failures();
     turned.points.reverse();
-    let (one, other) = (sweep(&samples::sweep()), sweep(&turned));
+    let (one, other) = (sweep(&failures()), sweep(&turned));
     let lines = |figure: &str| -> Vec<String> {
         let document = Document::parse(figure).unwrap();
         let paths = document.descendants().filter_map(|node| node.attribute("d"));
@@ -412,7 +459,7 @@ fn every_caption_repeats_its_figure() {
             comparison(&samples::comparison()),
             "harness run --owner frontend --seed 27",
         ),
-        (sweep(&samples::sweep()), "harness sweep --over p=..."),
+        (sweep(&failures()), "harness sweep --over p=..."),
     ] {
         assert!(says(&figure, command) && says(&figure, "Seed 27."), "{figure}");
     }

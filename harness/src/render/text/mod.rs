@@ -20,6 +20,7 @@ mod proxies;
 pub(super) mod run;
 #[cfg(test)]
 mod screens;
+pub(super) mod sweep;
 mod traces;
 pub(super) mod words;
 
@@ -28,6 +29,7 @@ pub use demo::demo;
 pub use live::{Started, StartedService, call, status, switched, up};
 pub use prediction::prediction;
 pub use run::run;
+pub use sweep::sweep;
 
 use crate::report::Verdict;
 use anstyle::AnsiColor;
@@ -59,7 +61,7 @@ impl Style {
         self.paint(AnsiColor::Red.on_default().bold(), text)
     }
 
-    fn verdict(self, verdict: Verdict) -> String {
+    pub(super) fn verdict(self, verdict: Verdict) -> String {
         let (color, words) = match verdict {
             Verdict::AsPredicted => (AnsiColor::Green, "AS PREDICTED"),
             Verdict::NotAsPredicted => (AnsiColor::Red, "NOT AS PREDICTED"),

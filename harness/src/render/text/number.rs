@@ -19,7 +19,7 @@ pub(in crate::render) fn whole(number: impl Into<u128>) -> String {
 }
 
 /// A count: in full up to fifteen digits, `1.0e24` above, or the words for one beyond all.
-pub(super) fn count(count: Count) -> String {
+pub(in crate::render) fn count(count: Count) -> String {
     match count {
         Count::Of(number) if number < 1_000_000_000_000_000 => whole(number),
         Count::Of(number) => format!("{:.1e}", number as f64),
@@ -28,7 +28,7 @@ pub(super) fn count(count: Count) -> String {
 }
 
 /// A count that came so many times over; `None` beyond all.
-pub(super) fn times(count: Count, times: u128) -> Option<Count> {
+pub(in crate::render) fn times(count: Count, times: u128) -> Option<Count> {
     match count {
         Count::Of(number) => number.checked_mul(times).map(Count::Of),
         Count::Beyond => None,
@@ -36,7 +36,7 @@ pub(super) fn times(count: Count, times: u128) -> Option<Count> {
 }
 
 /// `1 retry`, `27 retries`.
-pub(super) fn retries(number: u64) -> String {
+pub(in crate::render) fn retries(number: u64) -> String {
     format!("{} {}", whole(number), if number == 1 { "retry" } else { "retries" })
 }
 
@@ -120,6 +120,24 @@ pub(in crate::render) fn mean(value: f64) -> String {
     }
 }
 
+/// A figure written one way; `-` where there is none.
+pub(in crate::render) fn or_dash(value: Option<f64>, write: fn(f64) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), write)
+}
+
+/// A time in milliseconds, with three digits that say something: `0.87 ms`, `12.3 ms`, `1.25 s`.
+pub(in crate::render) fn millis(value: f64) -> String {
+    if value < 9.995 {
+        format!("{value:.2} ms")
+    } else if value < 99.95 {
+        format!("{value:.1} ms")
+    } else if value < 999.5 {
+        format!("{value:.0} ms")
+    } else {
+        format!("{} s", mean(value / 1_000.0))
+    }
+}
+
 /// A ratio: `4`, `1.50`, `0`.
 pub(in crate::render) fn factor(value: f64) -> String {
     if value.fract() == 0.0 && (0.0..1e12).contains(&value) {
@@ -153,7 +171,7 @@ pub(in crate::render) fn share(chance: f64) -> String {
 }
 
 /// The place in a row, in words up to the tenth.
-pub(super) fn ordinal(place: u64) -> String {
+pub(in crate::render) fn ordinal(place: u64) -> String {
     const WORDS: [&str; 10] = [
         "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
     ];

@@ -380,7 +380,7 @@ fn proxies(tries: &[Tries], may_stop: bool) -> Vec<String> {
 }
 
 /// What chance leaves: only where a count is an average.
-pub(super) fn chances(prediction: &Prediction) -> Vec<String> {
+pub(in crate::render) fn chances(prediction: &Prediction) -> Vec<String> {
     let statistical = prediction
         .services
         .last()

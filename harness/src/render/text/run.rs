@@ -59,7 +59,7 @@ pub(super) fn counts(screen: &mut Screen, report: &Report, headline: &str, style
 }
 
 /// The links where prediction and count parted.
-fn broken(report: &Report) -> impl Iterator<Item = &Link> {
+pub(super) fn broken(report: &Report) -> impl Iterator<Item = &Link> {
     report.links.iter().filter(|link| evidence::is_here(report, link))
 }
 
@@ -460,7 +460,7 @@ fn work_done(report: &Report) -> Option<String> {
 }
 
 /// That the count is that of one seed: draws were replayed, and the average is another number.
-fn drawn(report: &Report) -> Option<String> {
+pub(super) fn drawn(report: &Report) -> Option<String> {
     let predicted = &report.services.last()?.predicted;
     let (Count::Of(count), Some(mean)) = (predicted.max, predicted.mean) else {
         return None;
@@ -493,7 +493,7 @@ fn no_retry(reason: &str) -> String {
 }
 
 /// "2 OK, 1 failed: UNAVAILABLE".
-pub(super) fn outcome(requests: &Operations) -> String {
+pub(in crate::render) fn outcome(requests: &Operations) -> String {
     let mut parts = Vec::new();
     if requests.ok > 0 || requests.failed == 0 {
         parts.push(format!("{} OK", number::whole(requests.ok)));

@@ -18,7 +18,7 @@ pub(in crate::render) fn shown(text: &str) -> String {
 }
 
 /// A whole message with foreign text in it, by the same rules, and with room for it.
-pub(super) fn message(text: &str) -> String {
+pub(in crate::render) fn message(text: &str) -> String {
     harmless(&sanitize_message(text))
 }
 
@@ -118,6 +118,14 @@ pub(super) fn client_fault(caller: &str, fault: &str) -> String {
     format!("in {}, {place} its retry loop: {}", shown(caller), shown(fault))
 }
 
+/// `a`, `a and b`, `a, b and c`.
+pub(super) fn listed(words: &[String]) -> String {
+    match words.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => words.concat(),
+    }
+}
+
 /// Lines of a screen, collected.
 #[derive(Debug, Default)]
 pub(super) struct Screen(Vec<String>);
@@ -158,7 +166,7 @@ impl Screen {
 }
 
 /// A sentence from foreign words, with a full stop at its end. Its first letter stays: it may be that of a name.
-pub(super) fn sentence(text: &str) -> String {
+pub(in crate::render) fn sentence(text: &str) -> String {
     let text = message(text.trim());
     if text.is_empty() || text.ends_with(['.', '!', '?']) {
         text

@@ -1,0 +1,396 @@
+//! `sweep` as meant: one scenario for each value, all of them validated before anything starts.
+
+use super::{
+    CliError, Command, Step, Sweep,
+    flags::{LoadFlags, SweepFlags},
+    over::Over,
+    resolve::{ATTACH, Resolver, attempts, expectations, load_overrides, max_calls, one_source, overrides, runnable},
+};
+use crate::{
+    sanitize::sanitize,
+    scenario::{Overrides, Scenario, shell_quoted, suggest::did_you_mean},
+};
+use chassis::fault::{Fail, Kind, ServiceFault};
+
+/// Requests for each chance of a failure, where nothing says how many: one request is no share.
+const REQUESTS_FOR_P: u64 = 200;
+/// Keys that are no path of a scenario file.
+const KEYS: [&str; 6] = ["p", "attempts", "concurrency", "rate", "requests", "deadline"];
+/// The only key of a scenario file that stands in no section and can be varied.
+const TOP_LEVEL: &str = "transport_codes";
+/// Sections of a scenario file that name it, or that a sweep keeps.
+const OVER_RIGHT: &str = "write p, attempts, concurrency, rate, requests, deadline or a key of a scenario file, such as \
+                          retry.attempts";
+
+impl Resolver<'_> {
+    pub(super) fn sweep(&self, flags: &SweepFlags) -> Result<Command, CliError> {
+        let source = one_source(&flags.scenario, "sweep")?;
+        let [typed] = flags.over.as_slice() else {
+            let what = if flags.over.is_empty() {
+                "sweep wants what it varies"
+            } else {
+                "--over is given twice, and a sweep varies one thing"
+            };
+            return Err(CliError::refused(format_args!(
+                "{what}: {} sweep --over p=0,0.1..1",
+                self.program
+            )));
+        };
+        let over = Over::read(typed)?;
+        check_key(&over.key)?;
+        let mut base = overrides(&flags.changes)?;
+        check_said_once(&over.key, &base)?;
+        let start = Scenario::load(source, &base).map_err(CliError::refused)?;
+        let mut added = String::new();
+        if over.key == "p" && base.requests.is_none() && start.load.requests == 1 {
+            base.requests = Some(REQUESTS_FOR_P);
+            added = format!(" -n {REQUESTS_FOR_P}");
+        }
+        let steps = over
+            .values
+            .iter()
+            .map(|value| {
+                let changed = with(&base, &start, &over.key, value)?;
+                let scenario = runnable(source, &changed)?;
+                Ok(Step {
+                    value: value.clone(),
+                    number: value.parse().ok().filter(|number: &f64| number.is_finite()),
+                    expectations: expectations(&flags.measure, [&scenario])?,
+                    scenario,
+                })
+            })
+            .collect::<Result<Vec<_>, CliError>>()?;
+        if let [first, others @ ..] = steps.as_slice()
+            && !others.is_empty()
+            && others.iter().all(|step| step.scenario == first.scenario)
+        {
+            return Err(CliError::refused(format_args!(
+                "--over {}: {} changes nothing here: a flag or the chain line says otherwise, and beats it",
+                sanitize(typed),
+                sanitize(&over.key)
+            )));
+        }
+        // A seed that was drawn is typed as the number it came to.
+        let seed = base.seed.map(|seed| format!(" --seed {seed}")).unwrap_or_default();
+        Ok(Command::Sweep(Sweep {
+            over: over.key,
+            steps,
+            command: format!("{}{added}{seed}", flags.words.join(" ")),
+            max_calls: max_calls(&flags.measure)?,
+            otlp: self.otlp(&flags.otlp)?,
+            viewer: self.viewer(&flags.viewer)?,
+            output: self.output_shown(&flags.output, &flags.shown)?,
+            passed_over: self.variable(ATTACH).map(|_| ATTACH),
+        }))
+    }
+}
+
+fn check_key(key: &str) -> Result<(), CliError> {
+    let is_path = key.contains('.') || key == TOP_LEVEL;
+    if is_path || KEYS.contains(&key) {
+        return Ok(());
+    }
+    let hint = did_you_mean(key, KEYS);
+    Err(CliError::refused(format_args!(
+        "--over {}: this is no key{hint} ({OVER_RIGHT})",
+        sanitize(key)
+    )))
+}
+
+/// Refuses what says the same thing as what is varied.
+fn check_said_once(key: &str, base: &Overrides) -> Result<(), CliError> {
+    let flag = match key {
+        "attempts" => base.attempts.map(|_| "--attempts (or --retries)"),
+        "concurrency" => base.concurrency.map(|_| "--concurrency"),
+        "rate" => base.rate.map(|_| "--rate"),
+        "requests" => base.requests.map(|_| "--requests"),
+        "deadline" => base.deadline.map(|_| "--deadline"),
+        path => {
+            let is_same = |set: &String| set.split('=').next().is_some_and(|set| set.trim() == path);
+            base.set.iter().any(is_same).then_some("--set of the same key")
+        }
+    };
+    match flag {
+        None => Ok(()),
+        Some(flag) => Err(CliError::refused(format_args!(
+            "--over {} and {flag} say the same thing; leave {flag} out",
+            sanitize(key)
+        ))),
+    }
+}
+
+/// The overrides of one point.
+fn with(base: &Overrides, start: &Scenario, key: &str, value: &str) -> Result<Overrides, CliError> {
+    let mut changed = base.clone();
+    let text = || Some(value.to_owned());
+    let load = match key {
+        "p" => {
+            let fault = failing(start, value)?;
+            let bottom = start.service_names().last().map(str::to_owned);
+            changed
+                .faults
+                .retain(|(service, _)| service.is_some() && *service != bottom);
+            changed.faults.push((bottom, fault));
+            return Ok(changed);
+        }
+        "attempts" => {
+            changed.attempts = Some(attempts("--attempts ", value)?);
+            return Ok(changed);
+        }
+        "concurrency" => LoadFlags {
+            concurrency: text(),
+            ..LoadFlags::default()
+        },
+        "rate" => LoadFlags {
+            rate: text(),
+            ..LoadFlags::default()
+        },
+        "requests" => LoadFlags {
+            requests: text(),
+            ..LoadFlags::default()
+        },
+        "deadline" => LoadFlags {
+            deadline: text(),
+            ..LoadFlags::default()
+        },
+        path => {
+            changed.set.push(format!("{path}={value}"));
+            return Ok(changed);
+        }
+    };
+    load_overrides(&load, &mut changed)?;
+    Ok(changed)
+}
+
+/// The fault of the bottom service with this chance. One that only waits, or none, gets to fail.
+fn failing(start: &Scenario, value: &str) -> Result<ServiceFault, CliError> {
+    let refused = |what: &dyn std::fmt::Display| {
+        let value = if value.is_empty() { "''" } else { value };
+        CliError::refused(format_args!("--over p={}: {what}", sanitize(value)))
+    };
+    let p = value.parse().ok().filter(|p| (0.0..=1.0).contains(p));
+    let p: f64 = p.ok_or_else(|| refused(&"write a chance from 0 to 1"))?;
+    let bottom = start.chain.services.last().expect("a chain has at least two services");
+    let mut fault = bottom.fault.clone();
+    if fault.fault.kind == Kind::None {
+        fault.fault.kind = Kind::Fail(Fail::default());
+    }
+    fault.fault.when.p = Some(p);
+    // Not every fault knows a chance; the grammar says which.
+    let read = fault.to_string().parse::<ServiceFault>();
+    read.map_err(|error| {
+        refused(&format_args!(
+            "the fault of {} is {}, and {}",
+            sanitize(&bottom.name),
+            bottom.fault,
+            sanitize(&error.to_string())
+        ))
+    })
+}
+
+/// The words of a sweep as they can be typed again: what was typed, without where results go and without the seed.
+pub(super) fn words(typed: &clap::ArgMatches) -> Vec<String> {
+    const ELSEWHERE: [&str; 7] = ["json", "svg", "format", "color", "otlp", "trace_url", "seed"];
+    let mut words = vec!["sweep".to_owned()];
+    let command = super::flags::command_of("sweep");
+    for argument in command.get_arguments() {
+        let id = argument.get_id().as_str();
+        let is_typed = typed.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
+        if !is_typed || ELSEWHERE.contains(&id) {
+            continue;
+        }
+        for value in typed.get_raw(id).into_iter().flatten() {
+            let value = shell_quoted(&value.to_string_lossy());
+            words.push(match argument.get_long() {
+                None => value,
+                Some(long) if value.starts_with('-') => format!("--{long}={value}"),
+                Some(long) => format!("--{long} {value}"),
+            });
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chain_line::CLIENT;
+    use std::ffi::OsString;
+
+    fn parse(words: &[&str]) -> Result<Command, CliError> {
+        let words = ["harness", "sweep"].iter().chain(words).map(OsString::from);
+        super::super::parse_in(words, &|_| None)
+    }
+
+    fn sweep(words: &[&str]) -> Sweep {
+        match parse(words) {
+            Ok(Command::Sweep(sweep)) => sweep,
+            other => panic!("{words:?}: {other:?}"),
+        }
+    }
+
+    fn faults(words: &[&str]) -> Vec<String> {
+        let sweep = sweep(words);
+        let bottoms = sweep
+            .steps
+            .iter()
+            .map(|step| step.scenario.chain.services.last().unwrap());
+        bottoms.map(|bottom| bottom.fault.to_string()).collect()
+    }
+
+    #[test]
+    fn p_is_the_chance_of_the_fault_that_the_bottom_service_has() {
+        assert_eq!(
+            faults(&["--over", "p=0,0.5..1"]),
+            ["fail:p=0", "fail:p=0.5", "fail:p=1"]
+        );
+        assert_eq!(
+            faults(&["web x3 > db fail:code=ABORTED", "--over", "p=0.5"]),
+            ["fail:code=ABORTED,p=0.5"]
+        );
+        assert_eq!(
+            faults(&["web x3 > db", "--fault", "fail:p=0.9,first=2", "--over", "p=0.5"]),
+            ["fail:first=2,p=0.5"]
+        );
+        assert_eq!(faults(&["web x3 > db hang", "--over", "p=0.5"]), ["hang:p=0.5"]);
+        assert_eq!(
+            faults(&["web x3 > db delay:ms=5", "--over", "p=0.5"]),
+            ["delay:ms=5+fail:p=0.5"]
+        );
+        let other = sweep(&["--fault", "pricing=fail:p=0.1", "--over", "p=0.5"]);
+        assert_eq!(
+            other.steps[0].scenario.chain.services[2].fault.to_string(),
+            "fail:p=0.1"
+        );
+        let error = parse(&["web x3 > db refuse", "--over", "p=0.5"]).unwrap_err().text;
+        assert!(
+            error.contains("--over p=0.5: the fault of db is refuse, and"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_share_has_200_requests_unless_told_otherwise_and_says_so() {
+        let requests = |words: &[&str]| sweep(words).steps[0].scenario.load.requests;
+        assert_eq!(requests(&["--over", "p=0.5"]), 200);
+        assert_eq!(sweep(&["--over", "p=0.5"]).command, "sweep --over p=0.5 -n 200");
+        assert_eq!(requests(&["--over", "p=0.5", "-n", "7"]), 7);
+        assert_eq!(requests(&["--over", "p=0.5", "--set", "load.requests=9"]), 9);
+        assert_eq!(requests(&["--over", "attempts=2"]), 1);
+    }
+
+    #[test]
+    fn each_value_is_what_its_flag_or_its_key_would_make_of_it() {
+        let attempts = sweep(&["--over", "attempts=1..3"]);
+        for (step, attempts) in attempts.steps.iter().zip(1..) {
+            let mut callers = step.scenario.chain.callers().filter(|(name, _)| *name != CLIENT);
+            assert!(callers.all(|(_, caller)| caller.retry.attempts == attempts));
+            assert_eq!(step.number, Some(f64::from(attempts)));
+        }
+        let load = |words: &[&str]| {
+            sweep(words)
+                .steps
+                .into_iter()
+                .map(|step| step.scenario.load)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(load(&["-n", "20", "--over", "concurrency=4,8"])[1].concurrency, 8);
+        assert_eq!(load(&["--over", "requests=4,8"])[1].requests, 8);
+        let rates = load(&["-n", "20", "--over", "rate=4,8.5"]);
+        assert_eq!((rates[1].rate, rates[1].concurrency), (Some(8.5), 1_000));
+        let deadlines = load(&["--over", "deadline=500ms,none"]);
+        assert_eq!(deadlines[0].deadline, Some(std::time::Duration::from_millis(500)));
+        assert_eq!(deadlines[1].deadline, None);
+        let budget = sweep(&["--over", "retry.budget=none,{kind=\"window\"}"]);
+        assert_eq!(budget.steps[1].value, "{kind=\"window\"}");
+        assert!(budget.steps[1].scenario.chain.services[0].caller.retry.budget.is_some());
+        assert_eq!(budget.steps[1].number, None);
+    }
+
+    #[test]
+    fn the_command_is_what_was_typed_without_where_results_go() {
+        let words = [
+            "web x3 > db",
+            "--over",
+            "p=0,0.5",
+            "-n",
+            "5",
+            "--fault",
+            "web=delay:ms=1",
+            "--expect",
+            "db<=3",
+            "--json",
+            "-",
+            "--color",
+            "never",
+            "--otlp",
+            "http://127.0.0.1:4317",
+            "--seed",
+            "random",
+        ];
+        let typed = sweep(&words);
+        let seed = typed.steps[0].scenario.load.seed;
+        assert!(typed.steps.iter().all(|step| step.scenario.load.seed == seed));
+        let command = &typed.command;
+        assert!(command.starts_with("sweep 'web x3 > db' --over p=0,0.5 "), "{command}");
+        for part in [
+            "--requests 5",
+            "--fault web=delay:ms=1",
+            "--expect 'db<=3'",
+            &format!("--seed {seed}"),
+        ] {
+            assert!(command.contains(part), "{part}: {command}");
+        }
+        for part in ["json", "color", "otlp", "random"] {
+            assert!(!command.contains(part), "{part}: {command}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_swept_is_refused_with_the_way_on() {
+        let cases: [(&[&str], &str); 19] = [
+            (&[], "sweep wants what it varies: harness sweep --over p=0,0.1..1"),
+            (&["--over", "p=0", "--over", "p=1"], "--over is given twice"),
+            (
+                &["--over", "attempt=1..3"],
+                "--over attempt: this is no key; did you mean `attempts`?",
+            ),
+            (
+                &["--over", "colour=1"],
+                "this is no key (write p, attempts, concurrency",
+            ),
+            (&["--over", "p=0,2"], "--over p=2: write a chance from 0 to 1"),
+            (&["--over", "p=half"], "--over p=half: write a chance from 0 to 1"),
+            (&["--over", "p=nan"], "--over p=nan: write a chance from 0 to 1"),
+            (&["--over", "attempts=0..3"], "--attempts 0: write 1 to 100"),
+            (&["--over", "attempts=1.5"], "--attempts 1.5: write 1 to 100"),
+            (&["--over", "rate=0"], "--rate 0: write requests per second"),
+            (&["--over", "deadline=soon"], "--deadline soon: write a duration"),
+            (&["--over", "retry.atempts=1,2"], "did you mean `attempts`"),
+            (&["--over", "services.nobody.fault=fail"], "nobody"),
+            (
+                &["--attempts", "3", "--over", "attempts=1..3"],
+                "leave --attempts (or --retries) out",
+            ),
+            (
+                &["--set", "retry.attempts=2", "--over", "retry.attempts=1..3"],
+                "--over retry.attempts and --set of the same key say the same thing",
+            ),
+            (
+                &["--attempts", "2", "--over", "retry.attempts=1..3"],
+                "retry.attempts changes nothing here",
+            ),
+            (
+                &["--over", "p=0.5", "--attach", "chain.toml"],
+                "`run --attach` measures others",
+            ),
+            (&["--over", "deadline=1s,none", "hang"], "hang needs a deadline"),
+            (&["--over", "p=0.5", "--expect", "nobody=3"], "no service `nobody`"),
+        ];
+        for (words, says) in cases {
+            let error = parse(words).unwrap_err();
+            assert!(error.text.contains(says), "{words:?}: {}", error.text);
+            assert_eq!(error.exit_code, 2);
+        }
+    }
+}
