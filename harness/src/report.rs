@@ -155,6 +155,18 @@ pub struct Predicted {
     pub max: Count,
 }
 
+impl Predicted {
+    /// Expected arrivals for one of so many requests; `None` where no closed form is known.
+    pub fn mean_for_one(&self, requests: u64) -> Option<f64> {
+        self.mean.map(|mean| mean / requests.max(1) as f64)
+    }
+
+    /// The most that agree, for one of so many requests.
+    pub fn most_for_one(&self, requests: u64) -> f64 {
+        self.max.about() / requests.max(1) as f64
+    }
+}
+
 /// How sure a prediction is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -174,6 +186,16 @@ pub enum Count {
     Of(u128),
     /// More than a u128 holds.
     Beyond,
+}
+
+impl Count {
+    /// The count, as near as a float comes; the largest that is counted for one beyond.
+    pub fn about(self) -> f64 {
+        match self {
+            Self::Of(count) => count as f64,
+            Self::Beyond => u128::MAX as f64,
+        }
+    }
 }
 
 /// What [`Count::Beyond`] is called.

@@ -15,6 +15,7 @@ mod compose;
 mod damage;
 mod envoy;
 mod fan_out;
+mod figures;
 mod foreign;
 mod formats;
 mod hands_on;
@@ -37,13 +38,14 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 23] = [
+    let groups: [Vec<Trial>; 24] = [
         // First: it wants the usual ports, and every connection that the others close keeps a port of its own for a minute.
         readme::tests(),
         walls::tests(),
         cases::tests(),
         usage::tests(),
         formats::tests(),
+        figures::tests(),
         chance::tests(),
         compare::tests(),
         sweep::tests(),

@@ -65,7 +65,7 @@ fn multiplier(report: &Report, link: &Link) -> Option<u64> {
 }
 
 /// What stands in the arrow of a link: `?x4`, or `?` where no one number is true; nothing where nothing is hidden.
-pub(super) fn mark(report: &Report, link: &Link) -> Option<String> {
+pub(in crate::render) fn mark(report: &Report, link: &Link) -> Option<String> {
     if answers_for(report, link) {
         return Some("?".to_owned());
     }

@@ -77,7 +77,7 @@ pub(super) fn rows(report: &Report) -> Vec<Row> {
 }
 
 /// What callers put on the links to a service.
-pub(super) fn sent_to(report: &Report, service: &str) -> Option<u64> {
+pub(in crate::render) fn sent_to(report: &Report, service: &str) -> Option<u64> {
     report
         .links
         .iter()
@@ -147,7 +147,7 @@ pub(super) fn marks(report: &Report, service: &str, received: Option<u64>) -> Op
 }
 
 /// The request, then each layer's step: the call, where it is not the first, over the attempt.
-fn steps(path: &str) -> Vec<u64> {
+pub(in crate::render) fn steps(path: &str) -> Vec<u64> {
     let step = |step: &str| {
         let (call, attempt) = step.split_once('-').unwrap_or(("1", step));
         let (call, attempt) = (call.parse::<u64>().ok()?, attempt.parse::<u64>().ok()?);
@@ -257,7 +257,7 @@ pub(super) fn chain(nodes: &[Node], arrows: &[String]) -> Vec<String> {
 }
 
 /// Attempts of each caller as a chain line declares them: `web x3*2` is 3 at `web` and 2 at `web-proxy`.
-pub(super) fn declared(chain: &str) -> Vec<(String, u64)> {
+pub(in crate::render) fn declared(chain: &str) -> Vec<(String, u64)> {
     let mut found = Vec::new();
     for caller in chain.split('>') {
         let mut words = caller.split_whitespace();

@@ -64,7 +64,7 @@ pub fn prediction(prediction: &Prediction, program: &str, style: Style) -> Strin
     screen.finish()
 }
 
-fn requests(prediction: &Prediction) -> u64 {
+pub(in crate::render) fn requests(prediction: &Prediction) -> u64 {
     prediction
         .scenario
         .pointer("/load/requests")

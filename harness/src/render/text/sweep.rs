@@ -137,7 +137,8 @@ fn counted(figures: &str) -> String {
     format!("{figures} call{}", if figures == "1" { "" } else { "s" })
 }
 
-fn bottom(sweep: &Sweep) -> String {
+/// The service at the bottom of all runs.
+pub(in crate::render) fn bottom(sweep: &Sweep) -> String {
     let rows = sweep.points.iter().filter_map(|point| point.report.services.last());
     let mut names: Vec<String> = rows.map(|row| shown(&row.service)).collect();
     names.dedup();

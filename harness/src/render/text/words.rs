@@ -13,7 +13,7 @@ const MAX_ADDRESS: usize = 4_096;
 
 /// Foreign text, fit for any line of a screen: printable ASCII, and nothing a CI runner takes for a command, wherever a
 /// line may break.
-pub(super) fn shown(text: &str) -> String {
+pub(in crate::render) fn shown(text: &str) -> String {
     harmless(&sanitize(text))
 }
 
@@ -51,7 +51,7 @@ pub(super) fn address(text: &str) -> Option<&str> {
 }
 
 /// A foreign name in at most `width` columns: what does not fit is cut out of its middle.
-pub(super) fn name(text: &str, width: usize) -> String {
+pub(in crate::render) fn name(text: &str, width: usize) -> String {
     let text = shown(text);
     if text.len() <= width {
         return text;
