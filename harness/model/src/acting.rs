@@ -400,6 +400,13 @@ pub(crate) fn stretches_deadlines(topology: &Topology) -> bool {
     is_told && envoy.is_some_and(|envoy| (topology.services.iter().skip(envoy)).any(|service| service.detached))
 }
 
+/// Whether calls of one request may find a service at its limit: work that takes no time by the clock takes a moment in truth,
+/// and whoever comes in it is turned away.
+pub(crate) fn crowds_an_overload(topology: &Topology) -> bool {
+    let is_limited = |hop: usize| matches!(topology.services[hop].fault.kind, Kind::Overload { .. });
+    (0..topology.services.len()).any(|hop| is_limited(hop) && is_in_parallel(topology, hop))
+}
+
 /// Whether somebody may leave before an answer comes.
 pub(crate) fn leaves(topology: &Topology) -> bool {
     topology.load.deadline_us.is_some()

@@ -17,7 +17,7 @@ mod course;
 mod limits;
 mod time;
 
-use crate::acting::{overlaps, shares_connections, stretches_deadlines};
+use crate::acting::{crowds_an_overload, overlaps, shares_connections, stretches_deadlines};
 use crate::assemble::{Answer, failing, share};
 use crate::chain::Layout;
 use crate::count::Count;
@@ -68,7 +68,7 @@ pub(crate) fn run(topology: &Topology, draws: Draws, effort: Effort) -> Option<T
     let layout = Layout::new(topology);
     let (first, count) = (topology.load.first_request, topology.load.requests);
     let mut steps = effort.steps();
-    if shares_connections(topology) || stretches_deadlines(topology) {
+    if shares_connections(topology) || stretches_deadlines(topology) || crowds_an_overload(topology) {
         return None;
     }
     if !is_independent(topology) {
