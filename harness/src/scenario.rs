@@ -85,7 +85,12 @@ impl Chain {
 
     /// Arrivals at all services together that one request causes when nothing fails: what its answer needs.
     pub fn arrivals_of_an_answer(&self) -> u64 {
-        self.services.len() as u64
+        let visits = self.services.iter().scan(1_u64, |visits, service| {
+            let here = *visits;
+            *visits = visits.saturating_mul(service.calls.into());
+            Some(here)
+        });
+        visits.fold(0, u64::saturating_add)
     }
 
     /// Everybody who calls, with their names: the client, then every service but the bottom one.

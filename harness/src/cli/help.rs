@@ -52,6 +52,8 @@ Start here:
       {program} run transient
   Your own chain, by arithmetic alone
       {program} predict 'web x3 > api x3 > db down'
+  Load and failures as more and more calls fail
+      {program} sweep --over p=0,0.1..1
   A chain that stays up, to break and repair from another terminal
       {program} up
   Everything that can be changed
@@ -114,7 +116,7 @@ Examples:
 
 const SWEEP: &str = "\
 Examples:
-  Load and failures as more and more answers fail
+  Load and failures as more and more calls fail
       {program} sweep --over p=0,0.1..1
   The same curve as a figure
       {program} sweep --over p=0,0.1..1 --svg curve.svg

@@ -18,7 +18,7 @@ const REQUESTS_FOR_P: u64 = 200;
 const KEYS: [&str; 6] = ["p", "attempts", "concurrency", "rate", "requests", "deadline"];
 /// The only key of a scenario file that stands in no section and can be varied.
 const TOP_LEVEL: &str = "transport_codes";
-/// Sections of a scenario file that name it, or that a sweep keeps.
+/// What a key may be.
 const OVER_RIGHT: &str = "write p, attempts, concurrency, rate, requests, deadline or a key of a scenario file, such as \
                           retry.attempts";
 
@@ -305,6 +305,17 @@ mod tests {
         assert_eq!(budget.steps[1].value, "{kind=\"window\"}");
         assert!(budget.steps[1].scenario.chain.services[0].caller.retry.budget.is_some());
         assert_eq!(budget.steps[1].number, None);
+    }
+
+    #[test]
+    fn running_services_that_a_variable_names_are_left_alone() {
+        let words = ["harness", "sweep", "--over", "attempts=2"].map(OsString::from);
+        let named = |name: &str| (name == ATTACH).then(|| "db=127.0.0.1:1".to_owned());
+        let Ok(Command::Sweep(named)) = super::super::parse_in(words, &named) else {
+            panic!("no sweep");
+        };
+        assert_eq!(named.passed_over, Some(ATTACH));
+        assert_eq!(sweep(&["--over", "attempts=2"]).passed_over, None);
     }
 
     #[test]

@@ -5,12 +5,15 @@ use crate::{
     cli::{Format, Step, Subject, Sweep},
     plan,
     render::{json, markdown, progress::Progress, svg, text},
-    report::{self, Point, SWEEP_SCHEMA},
+    report::{self, Point, Report, SWEEP_SCHEMA},
     run,
     sanitize::sanitize,
     scenario::Scenario,
 };
 use tokio::sync::watch;
+
+/// Arrivals of single requests that a whole sweep keeps, each point its share: 1,000 points are to fit a file.
+const RECEIPT_ARRIVALS: usize = 20_000;
 
 /// One run for each value.
 pub(super) async fn swept(command: Sweep) -> Result<Answer, Failure> {
@@ -35,6 +38,7 @@ pub(super) async fn swept(command: Sweep) -> Result<Answer, Failure> {
     let seed = command.steps.first().map_or(0, |step| step.scenario.load.seed);
     let (done, progress) = watch::channel(0);
     let bar = tokio::spawn(Progress::new(planned, "values").follow(progress));
+    let arrivals = RECEIPT_ARRIVALS / command.steps.len().max(1);
     let mut points = Vec::new();
     let mut stopped = None;
     for step in command.steps {
@@ -42,7 +46,10 @@ pub(super) async fn swept(command: Sweep) -> Result<Answer, Failure> {
             break;
         }
         match point(&mut runner, step).await {
-            Ok(point) => points.push(point),
+            Ok(mut point) => {
+                sample(&mut point.report, arrivals);
+                points.push(point);
+            }
             Err(failure) => {
                 stopped = Some(failure);
                 break;
@@ -101,6 +108,21 @@ async fn point(runner: &mut Runner<'_>, step: Step) -> Result<Point, Failure> {
     })
 }
 
+/// Keeps single requests with so many arrivals together, at least one.
+fn sample(report: &mut Report, arrivals: usize) {
+    let mut shown = 0;
+    let kept = report.receipts.iter().take_while(|receipt| {
+        shown += receipt.attempts.len();
+        shown <= arrivals
+    });
+    let kept = kept.count().max(1);
+    if kept < report.receipts.len() {
+        report.receipts.truncate(kept);
+        report.receipts_sample.operations = kept as u64;
+        report.receipts_sample.complete = false;
+    }
+}
+
 /// Calls at the bottom for one request and the chance that it still fails, by the closed form: what a curve is drawn of.
 fn forecast(scenario: &Scenario) -> (Option<f64>, Option<f64>) {
     let configs = scenario.configs();
@@ -108,4 +130,38 @@ fn forecast(scenario: &Scenario) -> (Option<f64>, Option<f64>) {
     let per_request = model::predict(&topology, model::Draws::Forecast).per_request;
     // A sum of nothing may be -0.0, which no reader wants to see.
     (per_request.mean, per_request.still_fails.map(|chance| chance + 0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::samples;
+
+    #[test]
+    fn a_point_keeps_a_stated_sample_of_its_requests_and_never_none() {
+        let mut report = samples::headline();
+        let first = report.receipts[0].clone();
+        report.receipts = vec![first; 5];
+        (report.receipts_sample.operations, report.receipts_sample.of) = (5, 5);
+        let whole = report.clone();
+        sample(&mut report, 200);
+        assert_eq!(report, whole, "5 of 40 arrivals each fit");
+        sample(&mut report, 199);
+        let sampled = &report.receipts_sample;
+        assert_eq!(
+            (report.receipts.len(), sampled.operations, sampled.complete),
+            (4, 4, false)
+        );
+        sample(&mut report, 1);
+        assert_eq!(report.receipts.len(), 1);
+    }
+
+    #[test]
+    fn the_curve_is_the_closed_form_and_not_a_draw() {
+        let of = |line: &str| forecast(&Scenario::load(Some(line), &crate::scenario::Overrides::default()).unwrap());
+        assert_eq!(of("web x2 > db fail:p=0.5"), (Some(1.5), Some(0.25)));
+        let (mean, still_fails) = of("web x2 > db fail:p=0");
+        assert_eq!(mean, Some(1.0));
+        assert!(still_fails.is_some_and(|chance| chance == 0.0 && chance.is_sign_positive()));
+    }
 }

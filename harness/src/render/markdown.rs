@@ -35,13 +35,13 @@ pub fn run(report: &Report) -> String {
             number::or_dash(row.amplification, number::factor),
         ]);
     }
-    page.table(table);
+    page.table(&table);
     if report.verdict == Verdict::NotAsPredicted || report.links.iter().any(|link| link.sent != link.received) {
-        page.table(links(&report.links));
+        page.table(&links(&report.links));
     }
     page.list(problems("", report));
     if !report.advice.is_empty() {
-        page.table(advice(&report.advice));
+        page.table(&advice(&report.advice));
     }
     page.list(report.notes.iter().map(|note| escaped(&note.text)));
     page.commands([report.command.as_str()]);
@@ -73,7 +73,7 @@ pub fn comparison(comparison: &Comparison) -> String {
     }
     let verdicts = runs.iter().map(|report| verdict(report.verdict));
     table.row(std::iter::once(String::new()).chain(verdicts));
-    page.table(table);
+    page.table(&table);
     let told = runs.iter().zip(&labels);
     page.list(told.flat_map(|(report, label)| of_several(label, report)));
     page.commands(runs.iter().map(|report| report.command.as_str()));
@@ -102,7 +102,7 @@ pub fn sweep(sweep: &Sweep) -> String {
             verdict(point.report.verdict),
         ]);
     }
-    page.table(table);
+    page.table(&table);
     for text in curve::method(sweep) {
         page.paragraph(&escaped(&text));
     }
@@ -127,19 +127,19 @@ pub fn prediction(prediction: &Prediction) -> String {
     if !chances.is_empty() {
         page.paragraph(&escaped(&chances.join(" ")));
     }
-    page.table(services(prediction));
+    page.table(&services(prediction));
     for (title, scope) in [("One edit", Scope::OneEdit), ("Several edits", Scope::SeveralEdits)] {
-        let changes: Vec<&Change> = prediction
+        let rows: Vec<&Change> = prediction
             .changes
             .iter()
             .filter(|change| change.scope == scope)
             .collect();
-        if !changes.is_empty() {
-            page.table(self::changes(title, &prediction.bottom.service, &changes));
+        if !rows.is_empty() {
+            page.table(&changes(title, &prediction.bottom.service, &rows));
         }
     }
     if !prediction.shares.is_empty() {
-        page.table(shares(&prediction.shares));
+        page.table(&shares(&prediction.shares));
     }
     if let Some(budget) = &prediction.budget {
         page.paragraph(&format!(
@@ -194,10 +194,10 @@ fn services(prediction: &Prediction) -> Table {
     table
 }
 
-fn changes(title: &str, bottom: &str, changes: &[&Change]) -> Table {
+fn changes(title: &str, bottom: &str, rows: &[&Change]) -> Table {
     let at = format!("at {}", escaped(bottom));
     let mut table = Table::new(&[title, at.as_str(), "you edit", "it gives up"]);
-    for change in changes {
+    for change in rows {
         let left = match change.ceiling {
             Some(ceiling) => format!("{} at most", number::mean(ceiling)),
             None => number::cell(change.bottom),
@@ -349,7 +349,7 @@ impl Page {
         }
     }
 
-    fn table(&mut self, table: Table) {
+    fn table(&mut self, table: &Table) {
         self.0.push(table.0.join("\n"));
     }
 

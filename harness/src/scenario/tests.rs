@@ -1527,3 +1527,20 @@ fn nothing_is_put_on_the_links_of_a_chain_that_runs() {
     let error = Scenario::standing(&proxies[1..]).unwrap_err().to_string();
     assert!(error.contains("`frontend-proxy` is no service (proxy)"), "{error}");
 }
+
+#[test]
+fn an_answer_needs_an_arrival_for_each_call_on_its_way() {
+    let needs = |set: &[&str]| {
+        let overrides = Overrides {
+            set: set.iter().map(|&set| set.to_owned()).collect(),
+            ..Overrides::default()
+        };
+        Scenario::load(Some("per-hop"), &overrides)
+            .unwrap()
+            .chain
+            .arrivals_of_an_answer()
+    };
+    assert_eq!(needs(&[]), 4);
+    // One at frontend and at checkout, two at pricing, six at inventory.
+    assert_eq!(needs(&["services.checkout.calls=2", "services.pricing.calls=3"]), 10);
+}

@@ -7,6 +7,7 @@ use super::{
     words::{self, LABEL, Screen, shown},
 };
 use crate::report::{Comparison, Operations, Predicted, Report, Service, ServiceKind, Verdict};
+use std::fmt::Write as _;
 
 /// Most runs beside each other.
 const BESIDE: usize = 4;
@@ -314,8 +315,11 @@ fn table(screen: &mut Screen, runs: &[Report], rows: &[Row], places: &[usize], b
     let column = ((words::WIDTH - LABELS) / beside).min(COLUMN);
     let title = words::name(&title(runs), LABELS);
     let line = |label: &str, cells: &[String]| {
-        let cells: String = cells.iter().map(|cell| format!("{cell:>column$}")).collect();
-        format!("{label:<LABELS$}{cells}")
+        let mut line = format!("{label:<LABELS$}");
+        for cell in cells {
+            let _ = write!(line, "{cell:>column$}");
+        }
+        line
     };
     let heads: Vec<String> = places.iter().map(|place| format!("run {}", place + 1)).collect();
     screen.line(line(&title, &heads));
@@ -330,11 +334,11 @@ fn table(screen: &mut Screen, runs: &[Report], rows: &[Row], places: &[usize], b
         let plain = Style::Plain.verdict(verdict);
         if plain.len() < column {
             let blanks = " ".repeat(column - plain.len());
-            lines[0] += &format!("{blanks}{}", style.verdict(verdict));
+            let _ = write!(lines[0], "{blanks}{}", style.verdict(verdict));
             lines[1] += &" ".repeat(column);
         } else {
             for (line, word) in lines.iter_mut().zip(["NOT AS", "PREDICTED"]) {
-                *line += &format!("{}{}", " ".repeat(column - word.len()), style.warning(word));
+                let _ = write!(line, "{}{}", " ".repeat(column - word.len()), style.warning(word));
             }
         }
     }
