@@ -186,3 +186,13 @@ mod unix {
         assert_eq!(names(folder.path()), ["report.json"]);
     }
 }
+
+#[test]
+fn what_is_appended_stands_behind_what_was_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("summary.md");
+    append(&file, b"one\n").unwrap();
+    append(&file, b"two\n").unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one\ntwo\n");
+    assert!(append(folder.path(), b"three").is_err());
+}

@@ -108,7 +108,8 @@ pub fn tests() -> Vec<Trial> {
     ]
 }
 
-fn validator(name: &str) -> Result<jsonschema::Validator, Failed> {
+/// A schema of ours.
+pub fn validator(name: &str) -> Result<jsonschema::Validator, Failed> {
     let folder = repository().join("harness/schema");
     let read = |name: &str| -> Result<Value, Failed> {
         Ok(serde_json::from_slice(&std::fs::read(
@@ -126,7 +127,8 @@ fn validator(name: &str) -> Result<jsonschema::Validator, Failed> {
         .build(&read(name)?)?)
 }
 
-fn fits(schema: &jsonschema::Validator, report: &Value) -> Result<(), Failed> {
+/// Fails with what does not fit.
+pub fn fits(schema: &jsonschema::Validator, report: &Value) -> Result<(), Failed> {
     let errors: Vec<_> = schema
         .iter_errors(report)
         .map(|error| format!("{} at {}", error, error.instance_path()))

@@ -10,6 +10,7 @@
 mod amplification;
 mod cases;
 mod chance;
+mod compare;
 mod compose;
 mod damage;
 mod envoy;
@@ -19,12 +20,14 @@ mod formats;
 mod hands_on;
 mod kills;
 mod live;
+mod markdown;
 mod policies;
 mod property;
 mod proxies;
 mod readme;
 mod sidecar;
 mod support;
+mod sweep;
 mod telemetry;
 mod usage;
 mod walls;
@@ -34,7 +37,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 20] = [
+    let groups: [Vec<Trial>; 23] = [
         // First: it wants the usual ports, and every connection that the others close keeps a port of its own for a minute.
         readme::tests(),
         walls::tests(),
@@ -43,6 +46,9 @@ fn main() -> ExitCode {
         formats::tests(),
         figures::tests(),
         chance::tests(),
+        compare::tests(),
+        sweep::tests(),
+        markdown::tests(),
         foreign::tests(),
         sidecar::tests(),
         telemetry::tests(),

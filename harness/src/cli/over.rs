@@ -98,10 +98,8 @@ fn parts(list: &str) -> Result<Vec<&str>, String> {
             }
             '[' => open.push(']'),
             '{' => open.push('}'),
-            ']' | '}' => {
-                if open.pop() != Some(letter) {
-                    return Err(format!("there is a {letter} that closes nothing"));
-                }
+            ']' | '}' if open.pop() != Some(letter) => {
+                return Err(format!("there is a {letter} that closes nothing"));
             }
             ',' if open.is_empty() => {
                 parts.push(&list[begin..place]);
@@ -130,7 +128,7 @@ fn written(part: &str) -> String {
     Decimal::read(part).map_or_else(|| part.to_owned(), |decimal| decimal.to_string())
 }
 
-/// The values of a range, at most `room` and one.
+/// The values of a range, which are at most `room`.
 fn counted(before: Option<&str>, from: &str, to: &str, room: usize) -> Result<Vec<String>, String> {
     let number = |text: &str| {
         Decimal::read(text).ok_or_else(|| {

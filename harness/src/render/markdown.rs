@@ -8,8 +8,7 @@ use super::text::{
     Style, command, comparison as beside, number, prediction as arithmetic, run as of_run, sweep as curve, words,
 };
 use crate::report::{
-    Advice, Change, Comparison, Count, Expected, Link, Prediction, PredictionKind, Report, Scope, ServiceKind, Share,
-    Sweep, Verdict,
+    Advice, Change, Comparison, Count, Expected, Link, Prediction, PredictionKind, Report, Scope, Share, Sweep, Verdict,
 };
 
 /// How the program is called on a page that others read.
@@ -36,13 +35,13 @@ pub fn run(report: &Report) -> String {
             number::or_dash(row.amplification, number::factor),
         ]);
     }
-    page.table(table);
+    page.table(&table);
     if report.verdict == Verdict::NotAsPredicted || report.links.iter().any(|link| link.sent != link.received) {
-        page.table(links(&report.links));
+        page.table(&links(&report.links));
     }
     page.list(problems("", report));
     if !report.advice.is_empty() {
-        page.table(advice(&report.advice));
+        page.table(&advice(&report.advice));
     }
     page.list(report.notes.iter().map(|note| escaped(&note.text)));
     page.commands([report.command.as_str()]);
@@ -61,7 +60,8 @@ pub fn comparison(comparison: &Comparison) -> String {
     if let Some(text) = beside::same_load(runs) {
         page.paragraph(&escaped(&text));
     }
-    let mut heads = vec![""];
+    let title = escaped(&beside::title(runs));
+    let mut heads = vec![title.as_str()];
     heads.extend(labels.iter().map(String::as_str));
     let mut table = Table::new(&heads);
     for row in beside::rows(runs) {
@@ -73,7 +73,7 @@ pub fn comparison(comparison: &Comparison) -> String {
     }
     let verdicts = runs.iter().map(|report| verdict(report.verdict));
     table.row(std::iter::once(String::new()).chain(verdicts));
-    page.table(table);
+    page.table(&table);
     let told = runs.iter().zip(&labels);
     page.list(told.flat_map(|(report, label)| of_several(label, report)));
     page.commands(runs.iter().map(|report| report.command.as_str()));
@@ -102,7 +102,7 @@ pub fn sweep(sweep: &Sweep) -> String {
             verdict(point.report.verdict),
         ]);
     }
-    page.table(table);
+    page.table(&table);
     for text in curve::method(sweep) {
         page.paragraph(&escaped(&text));
     }
@@ -123,22 +123,23 @@ pub fn prediction(prediction: &Prediction) -> String {
     if prediction.formula.contains(" x ") {
         page.paragraph(&format!("{} attempts, multiplied.", escaped(&prediction.formula)));
     }
-    for line in arithmetic::chances(prediction) {
-        page.paragraph(&escaped(&line));
+    let chances = arithmetic::chances(prediction);
+    if !chances.is_empty() {
+        page.paragraph(&escaped(&chances.join(" ")));
     }
-    page.table(services(prediction));
+    page.table(&services(prediction));
     for (title, scope) in [("One edit", Scope::OneEdit), ("Several edits", Scope::SeveralEdits)] {
-        let changes: Vec<&Change> = prediction
+        let rows: Vec<&Change> = prediction
             .changes
             .iter()
             .filter(|change| change.scope == scope)
             .collect();
-        if !changes.is_empty() {
-            page.table(self::changes(title, &prediction.bottom.service, &changes));
+        if !rows.is_empty() {
+            page.table(&changes(title, &prediction.bottom.service, &rows));
         }
     }
     if !prediction.shares.is_empty() {
-        page.table(shares(&prediction.shares));
+        page.table(&shares(&prediction.shares));
     }
     if let Some(budget) = &prediction.budget {
         page.paragraph(&format!(
@@ -173,11 +174,7 @@ fn services(prediction: &Prediction) -> Table {
     heads.extend(rated.then_some("a second"));
     let mut table = Table::new(&heads);
     for row in &prediction.services {
-        let name = match row.kind {
-            ServiceKind::Service => escaped(&row.service),
-            ServiceKind::Sidecar => format!("{} (proxy)", escaped(&row.service)),
-        };
-        let mut cells = vec![name, number::expected(&row.predicted)];
+        let mut cells = vec![escaped(&row.service), number::expected(&row.predicted)];
         if drawn {
             cells.push(number::or_dash(row.predicted.mean, number::mean));
             cells.push(number::or_dash(row.predicted.sd, number::mean));
@@ -197,10 +194,10 @@ fn services(prediction: &Prediction) -> Table {
     table
 }
 
-fn changes(title: &str, bottom: &str, changes: &[&Change]) -> Table {
+fn changes(title: &str, bottom: &str, rows: &[&Change]) -> Table {
     let at = format!("at {}", escaped(bottom));
     let mut table = Table::new(&[title, at.as_str(), "you edit", "it gives up"]);
-    for change in changes {
+    for change in rows {
         let left = match change.ceiling {
             Some(ceiling) => format!("{} at most", number::mean(ceiling)),
             None => number::cell(change.bottom),
@@ -310,8 +307,8 @@ fn escaped(text: &str) -> String {
             '\\' | '`' | '*' | '[' | ']' | '<' | '>' | '|' | '~' | '&' | '$' | '#' | '!' => true,
             // Within a word it is a letter: UNAVAILABLE would else be unreadable before it is rendered.
             '_' => !(is_within(before) && is_within(after)),
-            // What would begin a list or underline a heading.
-            '-' | '+' | '=' => place == 0,
+            // What would begin a list, part a page or underline a heading; -24 is a number.
+            '-' | '+' | '=' => place == 0 && after.is_none_or(|after| after == letter || *after == ' '),
             '.' | ')' => digits > 0 && place == digits && after.is_none_or(|after| *after == ' '),
             _ => false,
         };
@@ -352,7 +349,7 @@ impl Page {
         }
     }
 
-    fn table(&mut self, table: Table) {
+    fn table(&mut self, table: &Table) {
         self.0.push(table.0.join("\n"));
     }
 
@@ -437,9 +434,9 @@ harness run --seed 27
         let page = comparison(&samples::comparison());
         for line in [
             "### 27 and 3 calls arrived at inventory for 1 request.",
-            "|  | run 1 | run 2 |",
+            "| at inventory | run 1 | run 2 |",
             "| received | 27 | 3 |",
-            "| against run 1 |  | \\-24 |",
+            "| against run 1 |  | -24 |",
             "| work in vain | 40 | 10 |",
             "|  | **AS PREDICTED** | **AS PREDICTED** |",
             "harness run --owner frontend --seed 27",
@@ -477,10 +474,11 @@ harness run --seed 27
                     assert!(slashes % 2 == 1, "{letter} is markup in {text}");
                 }
             }
-            assert!(!text.starts_with(['-', '+', '=']) && !text.starts_with("1. "), "{text}");
+            assert!(!text.starts_with("- ") && !text.starts_with("1. "), "{text}");
         }
         assert_eq!(escaped("DEADLINE_EXCEEDED"), "DEADLINE_EXCEEDED");
         assert_eq!(escaped("_it_"), "\\_it\\_");
+        assert_eq!(escaped("---"), "\\---");
         assert_eq!(escaped("1.5 calls. - no"), "1.5 calls. - no");
     }
 

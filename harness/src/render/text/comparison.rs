@@ -7,6 +7,7 @@ use super::{
     words::{self, LABEL, Screen, shown},
 };
 use crate::report::{Comparison, Operations, Predicted, Report, Service, ServiceKind, Verdict};
+use std::fmt::Write as _;
 
 /// Most runs beside each other.
 const BESIDE: usize = 4;
@@ -161,6 +162,11 @@ fn bottom_name(runs: &[Report]) -> Option<String> {
     same(runs, |report| report.services.last().map(|row| shown(&row.service))).flatten()
 }
 
+/// Where the calls are counted that the first rows are about.
+pub(in crate::render) fn title(runs: &[Report]) -> String {
+    bottom_name(runs).map_or_else(|| "at the bottom".to_owned(), |name| format!("at {name}"))
+}
+
 /// What is the same in all runs.
 fn same<T: PartialEq>(runs: &[Report], of: impl Fn(&Report) -> T) -> Option<T> {
     let (first, others) = runs.split_first()?;
@@ -183,7 +189,7 @@ pub(in crate::render) fn same_load(runs: &[Report]) -> Option<String> {
 }
 
 /// `, 16 at once, 40 a second`; `None` for the plain case, one after another.
-pub(super) fn how(concurrency: Option<f64>, rate: Option<f64>) -> Option<String> {
+fn how(concurrency: Option<f64>, rate: Option<f64>) -> Option<String> {
     let at_once = concurrency.filter(|number| *number > 1.0);
     let at_once = at_once.map(|number| format!(", {} at once", number::factor(number)));
     let rate = rate.map(|rate| format!(", {} a second", number::factor(rate)));
@@ -307,13 +313,13 @@ fn against(runs: &[Report], of: &dyn Fn(&Report) -> Option<u64>) -> Vec<String> 
 
 fn table(screen: &mut Screen, runs: &[Report], rows: &[Row], places: &[usize], beside: usize, style: Style) {
     let column = ((words::WIDTH - LABELS) / beside).min(COLUMN);
-    let title = bottom_name(runs).map_or_else(
-        || "at the bottom".to_owned(),
-        |name| words::name(&format!("at {name}"), LABELS),
-    );
+    let title = words::name(&title(runs), LABELS);
     let line = |label: &str, cells: &[String]| {
-        let cells: String = cells.iter().map(|cell| format!("{cell:>column$}")).collect();
-        format!("{label:<LABELS$}{cells}")
+        let mut line = format!("{label:<LABELS$}");
+        for cell in cells {
+            let _ = write!(line, "{cell:>column$}");
+        }
+        line
     };
     let heads: Vec<String> = places.iter().map(|place| format!("run {}", place + 1)).collect();
     screen.line(line(&title, &heads));
@@ -328,11 +334,11 @@ fn table(screen: &mut Screen, runs: &[Report], rows: &[Row], places: &[usize], b
         let plain = Style::Plain.verdict(verdict);
         if plain.len() < column {
             let blanks = " ".repeat(column - plain.len());
-            lines[0] += &format!("{blanks}{}", style.verdict(verdict));
+            let _ = write!(lines[0], "{blanks}{}", style.verdict(verdict));
             lines[1] += &" ".repeat(column);
         } else {
             for (line, word) in lines.iter_mut().zip(["NOT AS", "PREDICTED"]) {
-                *line += &format!("{}{}", " ".repeat(column - word.len()), style.warning(word));
+                let _ = write!(line, "{}{}", " ".repeat(column - word.len()), style.warning(word));
             }
         }
     }

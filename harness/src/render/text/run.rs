@@ -288,7 +288,11 @@ fn chain(report: &Report) -> Vec<String> {
 
 /// What else the counts have to tell.
 pub(super) fn details(screen: &mut Screen, report: &Report) {
-    for (label, text) in [("work done", work_done(report)), ("drawn", drawn(report))] {
+    for (label, text) in [
+        ("work done", work_done(report)),
+        ("in vain", in_vain(report)),
+        ("drawn", drawn(report)),
+    ] {
         if let Some(text) = text {
             screen.lines(words::labelled(label, &text));
         }
@@ -457,6 +461,17 @@ fn work_done(report: &Report) -> Option<String> {
         shown(&bottom.service),
         number::of(report.operations.ok, "request")
     ))
+}
+
+/// What the answered requests did not need. Where none was answered, that is everything, and no news; of one request the
+/// picture shows it.
+fn in_vain(report: &Report) -> Option<String> {
+    let work = report.work.filter(|work| work.in_vain > 0 && work.needed > 0)?;
+    if report.operations.requested == 1 {
+        return None;
+    }
+    let arrivals = number::of(work.arrivals, "arrival");
+    Some(format!("{} of {arrivals} at the services", number::whole(work.in_vain)))
 }
 
 /// That the count is that of one seed: draws were replayed, and the average is another number.

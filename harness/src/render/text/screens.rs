@@ -805,6 +805,23 @@ fn draws_say_their_seed_and_work_in_vain_is_counted() {
 }
 
 #[test]
+fn what_no_answer_needed_is_counted_where_some_were_answered() {
+    let mut report = samples::thousand();
+    let work = |needed| {
+        Some(crate::report::Work {
+            arrivals: 40_000,
+            needed,
+            in_vain: 40_000 - needed,
+        })
+    };
+    assert!(!screen_of(&report).contains("in vain"));
+    report.work = work(3_600);
+    assert!(screen_of(&report).contains("\nin vain       36,400 of 40,000 arrivals at the services\n"));
+    report.work = work(40_000);
+    assert!(!screen_of(&report).contains("in vain"));
+}
+
+#[test]
 fn an_interrupted_run_is_told_once_and_held_against_nothing() {
     let mut report = samples::incomplete();
     report.operations.not_sent = 19_904;

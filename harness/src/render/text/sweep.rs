@@ -5,6 +5,7 @@ use super::{
     words::{self, LABEL, Screen, shown},
 };
 use crate::report::{Point, Sweep, Verdict};
+use std::fmt::Write as _;
 
 /// Columns of the values, at least and at most.
 const VALUES: (usize, usize) = (6, 15);
@@ -77,11 +78,11 @@ pub(in crate::render) fn headline(sweep: &Sweep) -> String {
         text = format!("Only {} of {planned} {were} run. ", number::whole(made));
     }
     if !without.is_empty() {
-        text += &format!("No verdict on {}. ", listed(&without));
+        let _ = write!(text, "No verdict on {}. ", listed(&without));
     }
     text += &curve(sweep);
     if without.is_empty() && !wrong.is_empty() {
-        text += &format!(" Not as predicted: {}.", listed(&wrong));
+        let _ = write!(text, " Not as predicted: {}.", listed(&wrong));
     }
     text
 }
