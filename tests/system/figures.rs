@@ -1,6 +1,6 @@
 //! What `--svg` writes: figures of real runs, read back as XML.
 
-use crate::support::{check, run_plain, test};
+use crate::support::{check, repository, run_plain, test};
 use libtest_mimic::{Failed, Trial};
 use roxmltree::Document;
 use std::path::Path;
@@ -26,6 +26,31 @@ pub fn tests() -> Vec<Trial> {
             says(&figure, "web-proxy")?;
             let crosses = pieces(&figure, "#c04a00")?;
             check(crosses == 1 + 3 + 9 + 1, || format!("{crosses} crosses"))
+        }),
+        test("figures::those_of_the_readme_are_what_comes_out", || {
+            let folder = tempfile::tempdir()?;
+            let readme = std::fs::read_to_string(repository().join("README.md"))?;
+            let mut compared = 0;
+            for line in readme
+                .lines()
+                .filter_map(|line| line.strip_prefix("$ target/release/harness "))
+            {
+                let Some((command, name)) = line.split_once(" --svg ") else {
+                    continue;
+                };
+                let file = folder.path().join(name);
+                let ran = written(&command.split(' ').collect::<Vec<_>>(), &file);
+                check(ran.exit == 0, || format!("{line}: exit {}: {}", ran.exit, ran.stderr))?;
+                let (drawn, kept) = (
+                    std::fs::read(&file)?,
+                    std::fs::read(repository().join("harness/docs").join(name))?,
+                );
+                check(drawn == kept, || {
+                    format!("harness/docs/{name} is not what {command} draws")
+                })?;
+                compared += 1;
+            }
+            check(compared == 2, || format!("{compared} figures were compared"))
         }),
         test("figures::a_figure_on_stdout_is_alone_there", || {
             for arguments in [&["predict", "--svg", "-"][..], &["predict", "flaky", "--svg", "-"]] {

@@ -1,6 +1,6 @@
-//! What people and programs get to read: a report becomes text or JSON here.
+//! What people and programs get to read: a report becomes text, a page, a figure or JSON here.
 //!
-//! [`text`] and [`json`] are pure; [`print`] and [`print_error`] are the only way to the terminal. Nothing in here
+//! [`text`], [`markdown`], [`svg`] and [`json`] are pure; [`print`] and [`print_error`] are the only way to the terminal. Nothing in here
 //! counts or judges: every figure is the report's own, or a difference or a sum of its figures.
 
 pub mod json;

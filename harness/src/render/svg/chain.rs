@@ -59,10 +59,12 @@ pub fn comparison(comparison: &Comparison) -> String {
     let about: Vec<String> = runs.iter().map(about).collect();
     let about = match about.first() {
         Some(first) if about.iter().all(|one| one == first) => format!("Each run: {first}"),
-        _ => (1..)
-            .zip(&about)
-            .map(|(number, about)| format!("Run {number}: {about} "))
-            .collect(),
+        _ => {
+            let each = (1..)
+                .zip(&about)
+                .map(|(number, about)| format!("Run {number}: {about}"));
+            each.collect::<Vec<_>>().join(" ")
+        }
     };
     let commands: Vec<&str> = runs.iter().map(|report| report.command.as_str()).collect();
     page.caption(&about, &commands);

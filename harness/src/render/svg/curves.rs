@@ -63,7 +63,7 @@ pub fn sweep(sweep: &Sweep) -> String {
     page.y -= 10.0;
     across.draw(&mut page);
     page.text(
-        (LEFT + RIGHT) / 2.0,
+        f64::midpoint(LEFT, RIGHT),
         page.y + 20.0,
         Anchor::Middle,
         SMALL,
@@ -99,6 +99,8 @@ fn named(over: &str) -> String {
         "attempts" => "attempts of each caller",
         "concurrency" => "requests at once",
         "rate" => "requests per second",
+        "requests" => "requests of a run",
+        "deadline" => "deadline of a request",
         other => return shown(other),
     }
     .to_owned()

@@ -2,7 +2,7 @@
 //! set. What is drawn between title and caption is the business of `chain` and `curves`.
 //!
 //! A figure is read at half its width too, so nothing is set smaller than [`SMALL`]. Fonts are those of the reader's
-//! machine: widths are those of the widest usual ones (DejaVu Sans, Verdana), so that text in any other stays in its place.
+//! machine: widths are those of the widest usual ones (`DejaVu` Sans, Verdana), so that text in any other stays in its place.
 
 use super::super::text::{
     command,
@@ -121,7 +121,7 @@ impl Type {
                 let fits = |at: &usize| self.width(&word[..*at]) <= units;
                 let ends = word.char_indices().map(|(at, _)| at).skip(1);
                 let at = ends.take_while(fits).last().unwrap_or(word.len());
-                *line = word[..at].to_owned();
+                word[..at].clone_into(line);
                 word = &word[at..];
                 if word.is_empty() {
                     break;

@@ -464,12 +464,3 @@ fn every_caption_repeats_its_figure() {
         assert!(says(&figure, command) && says(&figure, "Seed 27."), "{figure}");
     }
 }
-
-#[test]
-fn tmp_dump() {
-    for (name, figure) in drawn() {
-        std::fs::write(format!("/tmp/figs/t_{}.svg", name.replace(' ', "_")), figure).unwrap();
-    }
-    let real: Sweep = serde_json::from_slice(&std::fs::read("/tmp/figs/sweep.json").unwrap()).unwrap();
-    std::fs::write("/tmp/figs/sweep.svg", sweep(&real)).unwrap();
-}

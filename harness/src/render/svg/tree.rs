@@ -240,12 +240,12 @@ impl Walk {
             self.mark(*child);
         }
         let of = |mark: Option<&(usize, usize)>| mark.map(|(row, place)| self.places[*row][*place]);
-        self.places[row][place] = match (of(below.first()), of(below.last())) {
-            (Some(first), Some(last)) => f64::midpoint(first, last),
-            _ => {
-                self.next += 1.0;
-                self.next - 1.0
-            }
+        let ends = of(below.first()).zip(of(below.last()));
+        self.places[row][place] = if let Some((first, last)) = ends {
+            f64::midpoint(first, last)
+        } else {
+            self.next += 1.0;
+            self.next - 1.0
         };
     }
 }
