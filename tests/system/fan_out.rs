@@ -2,6 +2,7 @@
 //! can fail beside it.
 
 use crate::{
+    hands_on::Up,
     policies::{all_as_predicted, combination},
     support::{Ran, check, run, run_plain, test},
 };
@@ -39,6 +40,7 @@ pub fn tests() -> Vec<Trial> {
             "fan_out::who_only_forwards_is_refused_by_name_and_predicted",
             forwarders,
         ),
+        test("fan_out::a_chain_that_is_up_is_told_how_often_to_call", live),
         test("fan_out::several_hundred_random_combinations", combinations),
     ]);
     tests
@@ -343,6 +345,32 @@ fn forwarders() -> Result<(), Failed> {
         ran.exit == 0 && ran.stdout.starts_with("2 calls will arrive at e"),
         || format!("exit {}: {}{}", ran.exit, ran.stdout, ran.stderr),
     )
+}
+
+fn live() -> Result<(), Failed> {
+    let up = Up::of_four(&["--fault", "down"])?;
+    let called = |received: [u64; 4]| {
+        let ran = up.ask(&["call"]);
+        check(ran.received() == received, || {
+            format!("exit {}: {}{}", ran.exit, ran.stdout, ran.stderr)
+        })
+    };
+    called([1, 3, 9, 27])?;
+    let calls = ["retry", "--set", "services.checkout.calls=2"];
+    let told = up.ask(&[&calls[..], &["--set", "services.checkout.fan_out=parallel"]].concat());
+    check(told.stdout.starts_with("54 calls will arrive at inventory"), || {
+        format!("{}{}", told.stdout, told.stderr)
+    })?;
+    called([1, 3, 18, 54])?;
+    let status = up.ask(&["status"]);
+    let row = status.report()?["services"][1].clone();
+    check(row["calls"] == 2 && row["fan_out"] == "parallel", || row.to_string())?;
+    as_predicted(&up.ask(&["run", "-n", "3"]))?;
+    // The sequence of the scenario is in force for its request alone.
+    let sequence = up.ask(&["run", "fan-out"]);
+    as_predicted(&sequence)?;
+    check(sequence.services() == [1, 3, 9, 27], || sequence.stdout.clone())?;
+    called([1, 3, 18, 54])
 }
 
 /// Combinations of policies, faults and times that are run with several calls.

@@ -289,11 +289,12 @@ const INSIDE: u32 = u32::MAX;
 const OUTSIDE: u32 = u32::MAX - 1;
 
 fn verdict_at(fault: &Fault, context: &Context, seen: &mut Seen, place: Option<Step>) -> Verdict {
-    let path = context.path.as_ref();
     let (count_requests, count_paths) = fault.remembers();
-    let before = seen.arrive(path, count_requests, count_paths);
-    let (request, path) = path.map_or((before.in_process, &[][..]), |path| (path.request, &path.attempts[..]));
-    let path: Vec<u64> = path.iter().copied().chain(place).map(Step::number).collect();
+    let steps = context.path.iter().flat_map(|path| &path.attempts).copied();
+    let path: Vec<u64> = steps.chain(place).map(Step::number).collect();
+    let arrival = context.path.as_ref().map(|arrived| (arrived.request, &path[..]));
+    let before = seen.arrive(arrival, count_requests, count_paths);
+    let request = arrival.map_or(before.in_process, |(request, _)| request);
     let draw = Draw {
         seed: context.generation.config.seed,
         request,
@@ -365,6 +366,7 @@ fn mix(x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{config::Config, settings::Generation};
 
     fn draw(request: u64, path: &[u64]) -> Draw<'_> {
         Draw {
@@ -440,5 +442,25 @@ mod tests {
                 ..draw(7, &[1, 1])
             })
         );
+    }
+
+    #[test]
+    fn calls_of_one_arrival_draw_the_same_in_any_order() {
+        let placed: ClientFault = "outside:fail:p=0.5".parse().unwrap();
+        let draws = |calls: &[u32]| {
+            let generation = Generation::first(Config::named("pricing"));
+            let mut seen = Seen::default();
+            let drawn = calls.iter().map(|call| {
+                let context = Context {
+                    call: *call,
+                    ..Context::root(1, None, generation.clone())
+                };
+                (*call, verdict_in_caller(&placed, &context, &mut seen).then)
+            });
+            drawn.collect::<std::collections::BTreeMap<_, _>>()
+        };
+        let in_order = draws(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(in_order, draws(&[8, 3, 6, 1, 7, 2, 5, 4]));
+        assert!(in_order.values().any(|then| *then == Kind::None) && in_order.values().any(|then| *then != Kind::None));
     }
 }

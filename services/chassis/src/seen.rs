@@ -1,7 +1,6 @@
 //! What has arrived so far, as far as a fault may ask: how many arrivals in all, how many of a request, how often a path, and
 //! how many are being worked on.
 
-use crate::call::AttemptPath;
 use std::{
     collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -62,32 +61,33 @@ impl Seen {
         })
     }
 
-    /// Remembers an arrival, as far as is asked for, and answers what came before it.
-    pub fn arrive(&mut self, path: Option<&AttemptPath>, count_requests: bool, count_paths: bool) -> Before {
+    /// Remembers an arrival, as far as is asked for, and answers what came before it: its request, and the numbers of its path
+    /// down to the place where it is looked at.
+    pub fn arrive(&mut self, arrival: Option<(u64, &[u64])>, count_requests: bool, count_paths: bool) -> Before {
         let mut before = Before {
             in_process: self.arrivals,
             ..Before::default()
         };
         self.arrivals += 1;
-        let Some(path) = path.filter(|_| count_requests || count_paths) else {
+        let Some((number, path)) = arrival.filter(|_| count_requests || count_paths) else {
             return before;
         };
-        if !self.requests.contains_key(&path.request) {
+        if !self.requests.contains_key(&number) {
             if self.order.len() == MAX_REQUESTS
                 && let Some(oldest) = self.order.pop_front()
             {
                 self.requests.remove(&oldest);
             }
-            self.order.push_back(path.request);
+            self.order.push_back(number);
         }
-        let request = self.requests.entry(path.request).or_default();
+        let request = self.requests.entry(number).or_default();
         before.in_request = request.arrivals;
         request.arrivals += 1;
         if !count_paths {
             return before;
         }
         let mut hasher = DefaultHasher::new();
-        path.attempts.hash(&mut hasher);
+        path.hash(&mut hasher);
         let path = hasher.finish();
         if request.paths.len() >= MAX_PATHS && !request.paths.contains_key(&path) {
             return before;

@@ -35,13 +35,13 @@ pub(super) fn sentences<'a>(scenario: &Value, services: impl Iterator<Item = &'a
 }
 
 /// What a caller does for each call that arrives there.
-pub(super) fn of_one(caller: &str, callee: &str, calls: u64, is_parallel: bool) -> String {
+pub(super) fn of_one(caller: &str, next: &str, calls: u64, is_parallel: bool) -> String {
     let how = if is_parallel {
         "all at once"
     } else {
         "one after the other, up to the first that fails"
     };
-    format!("{caller} calls {callee} {calls} times for each call that arrives there, {how}.")
+    format!("{caller} calls {next} {calls} times for each call that arrives there, {how}.")
 }
 
 #[cfg(test)]
