@@ -177,6 +177,14 @@ pub async fn run(scenario: &Scenario, mut options: Options) -> Result<Ran, RunEr
     }
 }
 
+/// Refuses a scenario that [`run`] would refuse, before anything starts.
+///
+/// # Errors
+/// As [`run`].
+pub fn check(scenario: &Scenario, max_calls: u64) -> Result<(), RunError> {
+    Plan::new(scenario, max_calls).map(drop)
+}
+
 /// What a run puts in force at running services, and takes back.
 struct Put {
     there: Vec<Settings>,

@@ -20,6 +20,7 @@ mod kills;
 mod live;
 mod policies;
 mod property;
+mod prove;
 mod proxies;
 mod readme;
 mod sidecar;
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 19] = [
+    let groups: [Vec<Trial>; 20] = [
         // First: it wants the usual ports, and every connection that the others close keeps a port of its own for a minute.
         readme::tests(),
         walls::tests(),
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         policies::tests(),
         property::tests(),
         proxies::tests(),
+        prove::tests(),
         envoy::tests(),
         amplification::tests(),
         compose::tests(),

@@ -16,6 +16,7 @@ mod next;
 mod number;
 mod picture;
 mod prediction;
+mod proven;
 mod proxies;
 mod run;
 #[cfg(test)]
