@@ -10,7 +10,7 @@ use crate::{
 };
 use chassis::policy::{Budget, Policy};
 use model::Topology;
-use std::{cmp::Ordering, time::Duration};
+use std::time::Duration;
 
 /// Retries per hundred calls that the suggested budget lets each layer make.
 const PERCENT: f64 = 20.0;
@@ -60,14 +60,31 @@ pub fn suggestions(scenario: &Scenario) -> Vec<Suggestion> {
         Some(ceiling) => now.as_f64().is_none_or(|now| ceiling < now),
         None => suggestion.bottom < now,
     });
-    found.sort_by(|one, other| one.order(other, &scenario.chain));
-    found
+    // Counted once for each: a comparison is made many times.
+    let mut counted: Vec<(usize, Suggestion)> = found
+        .into_iter()
+        .map(|suggestion| (suggestion.edit.places(&scenario.chain).number(), suggestion))
+        .collect();
+    counted.sort_by(|(one_edits, one), (other_edits, other)| {
+        one.left()
+            .total_cmp(&other.left())
+            .then(one.bottom.cmp(&other.bottom))
+            .then(one_edits.cmp(other_edits))
+    });
+    counted.into_iter().map(|(_, suggestion)| suggestion).collect()
 }
 
-/// The single owner of all retries that leaves least; `None` where one layer retries at most.
-pub fn best_owner(scenario: &Scenario) -> Option<Edit> {
-    let owners = edits_of_owners(&retrying(&scenario.chain)).into_iter();
-    owners.min_by_key(|edit| calls(&topology(&edit.apply(scenario))))
+/// The single owner of all retries that leaves least, from what was suggested; the topmost where no owner lowers the number,
+/// and `None` where one layer retries at most.
+pub fn best_owner(scenario: &Scenario, suggestions: &[Suggestion]) -> Option<Edit> {
+    let left = |edit: &Edit| {
+        let same = |row: &&Suggestion| row.ceiling.is_none() && row.edit.layers == edit.layers;
+        suggestions
+            .iter()
+            .find(same)
+            .map_or(model::Count::Beyond, |row| row.bottom)
+    };
+    edits_of_owners(&retrying(&scenario.chain)).into_iter().min_by_key(left)
 }
 
 impl Suggestion {
@@ -92,15 +109,6 @@ impl Suggestion {
     /// What is left, as a number that ceilings and counts have in common.
     fn left(&self) -> f64 {
         self.ceiling.or(self.bottom.as_f64()).unwrap_or(f64::INFINITY)
-    }
-
-    fn order(&self, other: &Self, chain: &Chain) -> Ordering {
-        let of_counts = self.bottom.cmp(&other.bottom);
-        let edits = |suggestion: &Self| suggestion.edit.places(chain).number();
-        self.left()
-            .total_cmp(&other.left())
-            .then(of_counts)
-            .then_with(|| edits(self).cmp(&edits(other)))
     }
 }
 

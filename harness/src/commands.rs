@@ -6,6 +6,7 @@
 mod live;
 mod measure;
 mod plumbing;
+mod prove;
 mod signals;
 mod sweep;
 

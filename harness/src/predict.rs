@@ -1,7 +1,7 @@
 //! The arithmetic alone: a scenario becomes a prediction, and no process is started.
 
 use crate::{
-    advice,
+    advice::{self, Suggestion},
     report::{
         self, Bottom, BudgetCeiling, Capacity, Chance, Distribution, PredictedLink, PredictedService, Prediction,
         PredictionKind, ServiceKind, Share, Tries,
@@ -55,7 +55,7 @@ pub fn predict_and_answer(scenario: &Scenario, questions: &Questions) -> Predict
         sent: (&link.sent).into(),
     });
     let per_request = &predicted.per_request;
-    let shares = shares(scenario, &topology);
+    let shares = shares(scenario, &topology, &suggestions);
     let has_budget = questions.budget.is_some() || suggestions.iter().any(|row| row.edit.is_budget());
     let mut command = scenario.repeat("predict");
     for (flag, number) in [("--budget", questions.budget), ("--capacity", questions.capacity)] {
@@ -111,12 +111,12 @@ fn tries(scenario: &Scenario) -> Vec<Tries> {
 }
 
 /// What a policy costs and buys at each of [`FAILING`]: as it is, and with the owner that leaves least.
-fn shares(scenario: &Scenario, topology: &Topology) -> Vec<Share> {
+fn shares(scenario: &Scenario, topology: &Topology, suggestions: &[Suggestion]) -> Vec<Share> {
     if topology.callers.iter().all(|caller| caller.attempts <= 1) {
         return Vec::new();
     }
     let mut policies = vec![("as it is".to_owned(), topology.clone())];
-    policies.extend(advice::best_owner(scenario).map(|owner| {
+    policies.extend(advice::best_owner(scenario, suggestions).map(|owner| {
         let name = owner.name(&scenario.chain);
         (name, advice::topology(&owner.apply(scenario)))
     }));

@@ -68,13 +68,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// The exit code that says the same: 0 as predicted, 1 not so or an expectation missed, 3 without a verdict.
+    /// The exit code that says the same: 0 as predicted, 1 not so or an expectation missed, 3 without a verdict; the worst of
+    /// the run and of the changes that were run.
     pub fn exit_code(&self) -> u8 {
-        match self.verdict {
-            Verdict::Incomplete => 3,
-            Verdict::NotAsPredicted => 1,
-            Verdict::AsPredicted => u8::from(self.expected.iter().any(|expected| !expected.met)),
-        }
+        let own = self.verdict.exit_code();
+        let missed = self.expected.iter().any(|expected| !expected.met);
+        let changes = self.advice.iter().filter_map(|advice| advice.verdict);
+        let changes = changes.map(Verdict::exit_code).max();
+        own.max(u8::from(missed)).max(changes.unwrap_or(0))
     }
 }
 
@@ -90,10 +91,21 @@ pub enum Verdict {
     Incomplete,
 }
 
+impl Verdict {
+    fn exit_code(self) -> u8 {
+        match self {
+            Self::AsPredicted => 0,
+            Self::NotAsPredicted => 1,
+            Self::Incomplete => 3,
+        }
+    }
+}
+
 /// What a prediction rests on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// `limit` (what a throttle or a budget did) or `timing` (how sure counts are that depend on time or order).
+    /// `limit` (what a throttle or a budget did), `timing` (how sure counts are that depend on time or order) or `unproven` (a
+    /// change that could not be run).
     pub kind: String,
     /// A sentence for people.
     pub text: String,
@@ -390,7 +402,7 @@ pub struct Advice {
     /// What is edited for it.
     #[serde(default)]
     pub edits: String,
-    /// Calls at the bottom with it, a total over `requests`.
+    /// Calls at the bottom with it, a total over `requests`; those that are sent there where its port is closed.
     pub predicted: Predicted,
     /// Calls counted with it; null until measured.
     pub measured: Option<u64>,
@@ -401,7 +413,8 @@ pub struct Advice {
     /// budget.
     #[serde(default)]
     pub ceiling: Option<f64>,
-    /// Prediction against observation of that run; null until measured.
+    /// Prediction against observation of that run, `incomplete` where it was to be run and was not; null for what cannot be
+    /// run.
     #[serde(default)]
     pub verdict: Option<Verdict>,
     /// The command line that repeats that run, without the program's own name.

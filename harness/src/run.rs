@@ -177,7 +177,10 @@ pub async fn run(scenario: &Scenario, mut options: Options) -> Result<Ran, RunEr
     }
 }
 
-/// Whether a scenario can be run: what is refused here is refused before anything starts.
+/// Refuses a scenario that [`run`] would refuse, before anything starts.
+///
+/// # Errors
+/// As [`run`].
 pub fn check(scenario: &Scenario, max_calls: u64) -> Result<(), RunError> {
     Plan::new(scenario, max_calls).map(drop)
 }

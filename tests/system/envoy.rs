@@ -35,16 +35,9 @@ pub fn tests() -> Vec<Trial> {
             undeclared,
         ),
     ];
-    let part = || {
-        let installed = repository().join("target/foreign/bin/envoy");
-        installed
-            .exists()
-            .then_some(installed)
-            .or_else(|| harness::envoy::find().ok())
-    };
     let tests = tests.into_iter().map(|(name, body)| {
         test_with(
-            part(),
+            program(),
             "Envoy",
             "tests/setup",
             &format!("envoy::{name}"),
@@ -52,6 +45,15 @@ pub fn tests() -> Vec<Trial> {
         )
     });
     tests.collect()
+}
+
+/// An Envoy, where one is installed.
+pub fn program() -> Option<PathBuf> {
+    let installed = repository().join("target/foreign/bin/envoy");
+    installed
+        .exists()
+        .then_some(installed)
+        .or_else(|| harness::envoy::find().ok())
 }
 
 /// Runs the program with this Envoy.

@@ -24,6 +24,7 @@ mod live;
 mod markdown;
 mod policies;
 mod property;
+mod prove;
 mod proxies;
 mod readme;
 mod sidecar;
@@ -38,7 +39,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let groups: [Vec<Trial>; 24] = [
+    let groups: [Vec<Trial>; 25] = [
         // First: it wants the usual ports, and every connection that the others close keeps a port of its own for a minute.
         readme::tests(),
         walls::tests(),
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         property::tests(),
         fan_out::tests(),
         proxies::tests(),
+        prove::tests(),
         envoy::tests(),
         amplification::tests(),
         compose::tests(),

@@ -510,10 +510,55 @@ fn features_of_the_design_are_refused_by_name() {
 }
 
 #[test]
+fn what_a_prediction_is_asked_besides_is_read_as_numbers() {
+    let questions = |words: &[&str]| match parse_words(&[&["predict"], words].concat()) {
+        Ok(Command::Predict(predict)) => predict.questions,
+        other => panic!("{words:?}: {other:?}"),
+    };
+    assert_eq!(questions(&[]), Questions::default());
+    let asked = questions(&["--rate", "40", "--budget", "12.5", "--capacity", "300"]);
+    assert_eq!((asked.budget, asked.capacity), (Some(12.5), Some(300.0)));
+    assert_eq!(
+        questions(&["open-loop", "--capacity", "300"]).capacity,
+        Some(300.0),
+        "the file has a rate"
+    );
+    assert!(run(&["--prove"]).proves && !run(&[]).proves);
+}
+
+#[test]
 fn each_wrong_word_is_refused_with_what_would_be_right() {
     for (words, named) in [
         (&["run", "--attempts", "0"][..], "--attempts 0: write 1 to 100"),
         (&["run", "--attempts", "101"], "--attempts 101"),
+        (
+            &["predict", "--budget", "100.5"],
+            "--budget 100.5: write 0 to 100, the retries",
+        ),
+        (&["predict", "--budget", "-1"], "--budget -1: write 0 to 100"),
+        (&["predict", "--budget", "1e1"], "--budget 1e1: write 0 to 100"),
+        (&["predict", "--budget", ""], "--budget '': write 0 to 100"),
+        (
+            &["predict", "--rate", "4", "--capacity", "0"],
+            "--capacity 0: write a number above 0",
+        ),
+        (&["predict", "--rate", "4", "--capacity", "inf"], "--capacity inf"),
+        (&["predict", "--capacity", "40"], "give it with --rate, as in --rate 40"),
+        (
+            &["run", "--budget", "20"],
+            "it belongs to `target/release/harness predict`",
+        ),
+        (&["predict", "--prove"], "it belongs to `target/release/harness run`"),
+        (
+            &["run", "--mesh", "isto"],
+            "--mesh isto: write one of istio, istio-http, linkerd, none; did you mean `istio`?",
+        ),
+        (&["compare", "a", "b", "--mesh", ""], "--mesh '': write one of istio"),
+        (&["up", "--mesh", "istio"], "a chain that stays up has no proxies"),
+        (
+            &["run", "--prove", "--attach", "web=127.0.0.1:1,db=127.0.0.1:2"],
+            "--prove: a change may take a proxy away, which a chain that already runs cannot do; leave --attach out",
+        ),
         (&["run", "--attempts", "-1"], "--attempts -1: write 1 to 100"),
         (&["run", "--attempts", "+3"], "--attempts +3"),
         (&["run", "--attempts"], "--attempts wants a value"),

@@ -1,7 +1,8 @@
 //! Commands that measure, and the arithmetic alone.
 
 use super::{
-    Answer, Failure, NOT_MEASURED, Targets, delivered, missed, signals::interrupts, standing, style, summarise, warn,
+    Answer, Failure, NOT_MEASURED, Targets, delivered, missed, prove, signals::interrupts, standing, style, summarise,
+    warn,
 };
 use crate::{
     cli::{Compare, Demo, Format, Link, Output, Predict, Run, Side, Subject},
@@ -59,13 +60,20 @@ pub(super) async fn predicted(command: Predict) -> Result<Answer, Failure> {
 /// One scenario, or one chain that is up.
 pub(super) async fn measured(command: Run) -> Result<Answer, Failure> {
     let targets = Targets::of(&command.output)?;
+    let changes = match &command.subject {
+        Subject::Own { scenario, .. } if command.proves => Some(prove::plan(scenario, command.max_calls)?),
+        _ => None,
+    };
     let mut runner = Runner::new(
         command.max_calls,
         command.otlp.as_deref(),
         command.viewer,
         &command.output,
     )?;
-    let report = runner.run(command.subject).await?.report;
+    let mut report = runner.run(command.subject).await?.report;
+    if let Some(changes) = changes {
+        prove::prove(&mut runner, changes, &mut report).await;
+    }
     let output = &command.output;
     summarise(|| markdown::run(&report), output).await;
     let shown = match output.format {
@@ -321,6 +329,11 @@ impl<'a> Runner<'a> {
         let ran = ran?;
         self.warn_of(&ran);
         Ok(ran)
+    }
+
+    /// Tells something besides the result.
+    pub(super) fn warn(&self, message: &str) {
+        warn(message, self.output);
     }
 
     /// What went wrong besides the measurement.

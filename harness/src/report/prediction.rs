@@ -175,14 +175,15 @@ pub struct Change {
     pub scope: Scope,
     /// What is edited for it.
     pub edits: String,
-    /// Arrivals at the bottom for one request, worst case, with it. A budget does not bind for one request alone.
+    /// Arrivals at the bottom for one request, worst case, with it; what is sent there where its port is closed. A budget does
+    /// not bind for one request alone, after quiet times.
     pub bottom: Count,
     /// What a budget leaves under steady traffic, arrivals at the bottom for one request; null for what is no budget.
     #[serde(default)]
     pub ceiling: Option<f64>,
     /// What it gives up.
     pub gives_up: String,
-    /// The command line that runs it, without the program's own name.
+    /// The command line that runs it, without the program's own name; empty where real Envoys cannot do it.
     #[serde(default)]
     pub command: String,
 }

@@ -93,3 +93,88 @@ pub struct Overrides {
     /// `--seed`.
     pub seed: Option<u64>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    fn load(source: &str, mesh: Mesh, change: impl FnOnce(&mut Overrides)) -> Scenario {
+        let mut overrides = Overrides {
+            mesh: Some(mesh),
+            ..Overrides::default()
+        };
+        change(&mut overrides);
+        Scenario::load(Some(source), &overrides).unwrap()
+    }
+
+    #[test]
+    fn a_mesh_fills_the_proxies_between_two_services() {
+        let line = |source: &str, mesh| load(source, mesh, |_| ()).chain_line();
+        let chain = "client x2 > web x3 > api > db";
+        assert_eq!(line(chain, Mesh::Istio), "client x2 > web x3*3 > api x1*3 > db");
+        assert_eq!(line(chain, Mesh::Linkerd), "client x2 > web x3*2 > api x1*2 > db");
+        assert_eq!(line(chain, Mesh::None), "client x2 > web x3 > api > db");
+        // HTTP: a dead service is tried again, an answer that arrived is not.
+        assert_eq!(line(chain, Mesh::IstioHttp), "client x2 > web x3 > api > db");
+        assert_eq!(
+            line("web x3 > api > db refuse", Mesh::IstioHttp),
+            "client > web x3 > api x1*3 > db refuse"
+        );
+        let dead = load("web x3 > api > db", Mesh::IstioHttp, |flags| {
+            flags.faults = vec![(Some("api".to_owned()), "refuse".parse().unwrap())];
+        });
+        assert_eq!(dead.chain_line(), "client > web x3*3 > api > db");
+    }
+
+    #[test]
+    fn istio_tries_two_codes_again_and_the_others_what_their_callers_do() {
+        let codes = |mesh, change: fn(&mut Overrides)| {
+            let scenario = load("web x3 > db down", mesh, change);
+            let web = &scenario.chain.services[0].caller;
+            assert_eq!(
+                web.retry.retry_on.to_string(),
+                scenario.chain.client.retry.retry_on.to_string()
+            );
+            web.proxy.retry_on.to_string()
+        };
+        assert_eq!(codes(Mesh::Istio, |_| ()), "CANCELLED,UNAVAILABLE");
+        assert_eq!(codes(Mesh::Linkerd, |_| ()), "UNAVAILABLE");
+        let of_callers = |flags: &mut Overrides| flags.set = vec!["retry.retry_on=[\"ABORTED\"]".to_owned()];
+        assert_eq!(codes(Mesh::Istio, of_callers), "CANCELLED,UNAVAILABLE");
+        assert_eq!(codes(Mesh::Linkerd, of_callers), "ABORTED");
+        let by_hand = |flags: &mut Overrides| flags.set = vec!["sidecars.retry.retry_on=[\"ABORTED\"]".to_owned()];
+        assert_eq!(codes(Mesh::Istio, by_hand), "ABORTED");
+        let by_flag = |flags: &mut Overrides| flags.retry_on = Some(RetryOn::Any);
+        assert_eq!(codes(Mesh::Istio, by_flag), "any");
+    }
+
+    #[test]
+    fn a_number_given_by_hand_wins_over_a_mesh() {
+        let line = |source: &str, change: fn(&mut Overrides)| load(source, Mesh::Istio, change).chain_line();
+        let chain = "web x3*2 > api x3 > db";
+        assert_eq!(line(chain, |_| ()), "client > web x3*2 > api x3*3 > db");
+        let of_all = |flags: &mut Overrides| flags.sidecar_attempts = Some(1);
+        assert_eq!(line(chain, of_all), "client > web x3 > api x3 > db");
+        let of_one = |flags: &mut Overrides| flags.sidecar_attempts_at = vec![("api".to_owned(), 5)];
+        assert_eq!(line(chain, of_one), "client > web x3*2 > api x3*5 > db");
+        let of_file = |flags: &mut Overrides| flags.set = vec!["sidecars.attempts=4".to_owned()];
+        assert_eq!(
+            line("per-hop", of_file),
+            "client > frontend x3*4 > checkout x3*4 > pricing x3*4 > inventory down"
+        );
+        let one_off = |flags: &mut Overrides| flags.set = vec!["sidecars.api.retry.attempts=1".to_owned()];
+        assert_eq!(line("web x3 > api x3 > db", one_off), "client > web x3*3 > api x3 > db");
+        let owner = |flags: &mut Overrides| flags.owner = Some("api".to_owned());
+        assert_eq!(line("web x3 > api x3 > db", owner), "client > web > api x3 > db");
+    }
+
+    #[test]
+    fn what_a_mesh_filled_is_repeated_without_it() {
+        let scenario = load("web x3 > db down", Mesh::Istio, |_| ());
+        assert_eq!(
+            scenario.repeat("run"),
+            "run 'web x3*3 > db down' --set 'sidecars.retry.retry_on=[\"CANCELLED\", \"UNAVAILABLE\"]'"
+        );
+    }
+}

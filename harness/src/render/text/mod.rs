@@ -17,6 +17,7 @@ mod next;
 pub(super) mod number;
 pub(super) mod picture;
 pub(super) mod prediction;
+mod proven;
 mod proxies;
 pub(super) mod run;
 #[cfg(test)]

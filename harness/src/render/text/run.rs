@@ -3,7 +3,7 @@
 use super::{
     Style, command, evidence, fan_out, hidden, number,
     picture::{self, Node},
-    proxies, traces,
+    proven, proxies, traces,
     words::{self, LABEL, Screen, sentence, shown},
 };
 use crate::report::{
@@ -29,6 +29,7 @@ pub fn run(report: &Report, program: &str, style: Style) -> String {
     for expected in &report.expected {
         screen.lines(expectation(expected, "", style));
     }
+    proven::block(&mut screen, report, style);
     traces::of_requests(&mut screen, report);
     repeat(&mut screen, report, program);
     screen.finish()
