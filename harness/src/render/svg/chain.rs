@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     render::text::{
-        comparison as several, hidden, number,
+        comparison as several, fan_out, hidden, number,
         picture::{self, steps},
         prediction as sums, run as single,
         words::shown,
@@ -168,7 +168,11 @@ impl Chain {
                 Row {
                     name: row.service.clone(),
                     is_proxy: row.kind == ServiceKind::Sidecar,
-                    tries: tries(&prediction.chain, caller(prediction, &row.service), || None),
+                    tries: tries(
+                        (&prediction.chain, &prediction.scenario),
+                        caller(prediction, &row.service),
+                        || None,
+                    ),
                     count: match mean.filter(|_| has_means) {
                         Some(mean) if is_drawn => number::mean(mean),
                         Some(mean) if requests > 1 => number::factor(mean),
@@ -219,9 +223,11 @@ fn counted(report: &Report, row: &Service, marks: Option<Vec<Mark>>) -> Row {
     Row {
         name: row.service.clone(),
         is_proxy: row.kind == ServiceKind::Sidecar,
-        tries: tries(&report.chain, link.map_or("", |link| &link.from), || {
-            link.and_then(|link| hidden::mark(report, link))
-        }),
+        tries: tries(
+            (&report.chain, &report.scenario),
+            link.map_or("", |link| &link.from),
+            || link.and_then(|link| hidden::mark(report, link)),
+        ),
         count: match (requests, row.amplification.filter(|of_one| of_one.is_finite())) {
             (1, _) | (_, None) => number::cell_or_dash(row.received),
             (_, Some(of_one)) => number::factor(of_one),
@@ -254,14 +260,19 @@ fn predicted_beside(row: &Service, requests: u64) -> Option<String> {
     Some(format!("{figure} predicted"))
 }
 
-/// How often a caller tries, as its chain line declares it, and what is hidden on its link.
-fn tries(chain: &str, caller: &str, hidden: impl FnOnce() -> Option<String>) -> String {
+/// How often a caller calls and tries, and what is hidden on its link.
+fn tries(
+    (chain, scenario): (&str, &serde_json::Value),
+    caller: &str,
+    hidden: impl FnOnce() -> Option<String>,
+) -> String {
+    let calls = fan_out::calls(scenario, caller).map(|calls| format!("{calls} calls"));
     let declared = picture::declared(chain);
     let declared = declared.iter().find(|(name, _)| name == caller);
     let declared = declared
         .filter(|(_, attempts)| *attempts > 1)
         .map(|(_, attempts)| format!("x{attempts}"));
-    let parts: Vec<String> = declared.into_iter().chain(hidden()).collect();
+    let parts: Vec<String> = calls.into_iter().chain(declared).chain(hidden()).collect();
     parts.join(" ")
 }
 

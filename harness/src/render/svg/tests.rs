@@ -407,6 +407,14 @@ fn predicted_stands_beside_received_where_they_differ() {
 }
 
 #[test]
+fn a_row_says_how_often_its_callers_call_and_try() {
+    let mut report = samples::headline();
+    report.scenario = serde_json::json!({"services": {"checkout": {"calls": 2, "fan_out": "parallel"}}});
+    assert!(says(&run(&report), "2 calls x3"));
+    assert!(!says(&run(&samples::headline()), "calls x3"));
+}
+
+#[test]
 fn calls_to_a_closed_port_are_rings_and_no_crosses() {
     let figure = run(&samples::refused());
     assert!(

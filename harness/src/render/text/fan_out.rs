@@ -11,9 +11,9 @@ const SINGLE: usize = 3;
 pub(super) fn sentences<'a>(scenario: &Value, services: impl Iterator<Item = &'a str>) -> Vec<String> {
     let services: Vec<&str> = services.collect();
     let several = services.windows(2).filter_map(|pair| {
-        let keys = scenario.get("services")?.get(pair[0])?;
-        let calls = keys.get("calls")?.as_u64().filter(|calls| *calls > 1)?;
-        let is_parallel = keys.get("fan_out").and_then(Value::as_str) == Some("parallel");
+        let calls = calls(scenario, pair[0])?;
+        let fan_out = scenario.get("services")?.get(pair[0])?.get("fan_out");
+        let is_parallel = fan_out.and_then(Value::as_str) == Some("parallel");
         Some((pair[0], pair[1], calls, is_parallel))
     });
     let several: Vec<_> = several.collect();
@@ -32,6 +32,12 @@ pub(super) fn sentences<'a>(scenario: &Value, services: impl Iterator<Item = &'a
         .iter()
         .map(|(caller, callee, calls, is_parallel)| of_one(&shown(caller), &shown(callee), *calls, *is_parallel));
     each.collect()
+}
+
+/// How often a service calls the next for each call that arrives there; `None` where that is once.
+pub(in crate::render) fn calls(scenario: &Value, service: &str) -> Option<u64> {
+    let calls = scenario.get("services")?.get(service)?.get("calls")?.as_u64();
+    calls.filter(|calls| *calls > 1)
 }
 
 /// What a caller does for each call that arrives there.

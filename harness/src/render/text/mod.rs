@@ -10,7 +10,7 @@ pub(super) mod command;
 pub(super) mod comparison;
 mod demo;
 mod evidence;
-mod fan_out;
+pub(super) mod fan_out;
 pub(super) mod hidden;
 mod live;
 mod next;
