@@ -59,8 +59,8 @@ impl Drop for Running {
 }
 
 fn main() {
-    // Cargo runs benchmarks as tests too; those ask for a list, or for nothing that takes a minute.
-    if std::env::args().any(|argument| argument == "--list" || argument == "--test") {
+    // `cargo test --benches` runs it too, and wants nothing that takes long; `cargo bench` says so.
+    if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
     let program = match envoy::find() {

@@ -167,15 +167,15 @@ const FACTS: [(&str, &[&str], &[u64]); 13] = [
     ),
     (
         "a_deadline_ends_a_sequence_between_its_calls",
-        // Each call takes 200 ms, the request has 500: the third is cut off.
+        // Each call takes 400 ms, the request has a second: the third is cut off.
         &[
             "a > b",
             "--set",
             "services.a.calls=5",
             "--fault",
-            "delay:ms=200",
+            "delay:ms=400",
             "--deadline",
-            "500ms",
+            "1s",
         ],
         &[1, 3],
     ),

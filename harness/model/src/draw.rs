@@ -2,8 +2,9 @@
 //!
 //! It is the one that stands beside the fault: start with `x = mix(seed)`; for the request's number, then for each attempt of
 //! the path from the client's down, for a fault in a caller its place, then for the occurrence, `x = mix(x XOR number)`, where
-//! an attempt of call c adds (c - 1) * 2^32 to its number, and so does the place of a fault that meets the whole call; for the chance of a delay once more with the number 1; the draw is the upper 53 bits of `x` over
-//! 2^53. `mix` is a step of `SplitMix64`.
+//! an attempt of call c adds (c - 1) * 2^32 to its number, and so does the place of a fault that meets the whole call; for the
+//! chance of a delay once more with the number 1; the draw is the upper 53 bits of `x` over 2^53. `mix` is a step of
+//! `SplitMix64`.
 
 use std::collections::HashMap;
 

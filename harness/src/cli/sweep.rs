@@ -42,7 +42,8 @@ impl Resolver<'_> {
         check_said_once(&over.key, &base)?;
         let start = Scenario::load(source, &base).map_err(CliError::refused)?;
         let mut added = String::new();
-        if over.key == "p" && base.requests.is_none() && start.load.requests == 1 {
+        let is_said = base.requests.is_some() || is_set(&base, "load.requests");
+        if over.key == "p" && !is_said && start.load.requests == 1 {
             base.requests = Some(REQUESTS_FOR_P);
             added = format!(" -n {REQUESTS_FOR_P}");
         }
@@ -105,10 +106,7 @@ fn check_said_once(key: &str, base: &Overrides) -> Result<(), CliError> {
         "rate" => base.rate.map(|_| "--rate"),
         "requests" => base.requests.map(|_| "--requests"),
         "deadline" => base.deadline.map(|_| "--deadline"),
-        path => {
-            let is_same = |set: &String| set.split('=').next().is_some_and(|set| set.trim() == path);
-            base.set.iter().any(is_same).then_some("--set of the same key")
-        }
+        path => is_set(base, path).then_some("--set of the same key"),
     };
     match flag {
         None => Ok(()),
@@ -117,6 +115,12 @@ fn check_said_once(key: &str, base: &Overrides) -> Result<(), CliError> {
             sanitize(key)
         ))),
     }
+}
+
+/// Whether `--set` says this key.
+fn is_set(overrides: &Overrides, path: &str) -> bool {
+    let is_same = |set: &String| set.split('=').next().is_some_and(|set| set.trim() == path);
+    overrides.set.iter().any(is_same)
 }
 
 /// The overrides of one point.
@@ -276,6 +280,7 @@ mod tests {
         assert_eq!(sweep(&["--over", "p=0.5"]).command, "sweep --over p=0.5 -n 200");
         assert_eq!(requests(&["--over", "p=0.5", "-n", "7"]), 7);
         assert_eq!(requests(&["--over", "p=0.5", "--set", "load.requests=9"]), 9);
+        assert_eq!(requests(&["--over", "p=0.5", "--set", "load.requests=1"]), 1);
         assert_eq!(requests(&["--over", "attempts=2"]), 1);
     }
 

@@ -336,9 +336,9 @@ impl Draw<'_> {
     /// for each attempt of the path from the client's down, and last for the occurrence, in this order,
     /// `x = mix(x XOR number)`; an attempt's number is the one in the path, and where it is written `call-attempt`,
     /// `(call - 1) * 2^32 + attempt` (a fault in a caller has one more number behind the path: 2^32 - 1 inside the loop,
-    /// `(call - 1) * 2^32 + 2^32 - 2` outside); for the delay's chance once more with the number 1, for its jitter with 2; the draw is the
-    /// upper 53 bits of `x` divided by 2^53. `mix` adds 0x9E3779B97F4A7C15 and applies the finalizer of `SplitMix64`, all in
-    /// wrapping 64-bit arithmetic.
+    /// `(call - 1) * 2^32 + 2^32 - 2` outside); for the delay's chance once more with the number 1, for its jitter with 2; the
+    /// draw is the upper 53 bits of `x` divided by 2^53. `mix` adds 0x9E3779B97F4A7C15 and applies the finalizer of
+    /// `SplitMix64`, all in wrapping 64-bit arithmetic.
     pub fn share(&self, stream: Stream) -> f64 {
         let mut x = mix(self.seed);
         x = mix(x ^ self.request);
