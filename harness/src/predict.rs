@@ -192,7 +192,7 @@ fn figure(number: f64) -> String {
 }
 
 /// Whether retries of calls that fail keep the bottom service down once what made it fail is over: they do where what is
-/// offered, times the attempts, is more than it can answer (Bronson and others, Metastable Failures, HotOS 2021).
+/// offered, times the attempts, is more than it can answer (Bronson and others, `HotOS` 2021).
 fn capacity(topology: &Topology, rate: f64, capacity: f64) -> Capacity {
     let down = model::worst(&model::failing_share(topology, 1.0));
     let load = down.as_f64().map_or(f64::MAX, |calls| calls * rate);
