@@ -285,7 +285,8 @@ impl Edit {
             What::Off(Layer { caller, .. }) => format!("retries off at {}", name(caller)),
             What::ProxiesOff => "proxy retries off, whole mesh".to_owned(),
             What::CodeOff if has_proxies => "code retries off in all services".to_owned(),
-            What::CodeOff => "retries off in all services".to_owned(),
+            // A client that retries too would be a single owner then.
+            What::CodeOff => "retries off everywhere".to_owned(),
             What::Owner(Owner::Both(caller)) => format!("retry at {} only, code and proxy", name(caller)),
             What::Owner(Owner::Layer(Layer { caller, is_proxy: true })) => {
                 format!("retry at {} only, in its proxy", name(caller))
@@ -448,7 +449,7 @@ mod tests {
         assert_eq!(
             rows(&scenario),
             [
-                row("retries off in all services", "3 services", "1"),
+                row("retries off everywhere", "3 services", "1"),
                 row("20 % budget, all 3 layers", "3 services", "1.728"),
                 row("retry at frontend only", "2 services", "3"),
                 row("retry at checkout only", "2 services", "3"),
@@ -513,7 +514,7 @@ mod tests {
         assert_eq!(
             rows(&load("web x3 > api x4 > db down", |_| ())),
             [
-                row("retries off in all services", "2 services", "1"),
+                row("retries off everywhere", "2 services", "1"),
                 row("20 % budget, all 2 layers", "2 services", "1.440"),
                 row("retries off at api", "1 service", "3"),
                 row("retries off at web", "1 service", "4"),

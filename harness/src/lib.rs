@@ -18,6 +18,8 @@
 //!                judge.rs: report.rs -> render/ -> output.rs
 //! ```
 //!
+//! What is answered without a run is `predict.rs`; what it suggests to change is `advice.rs`, and `commands/prove.rs` runs it.
+//!
 //! A chain that stays up is kept, switched and looked at by `commands/live.rs`; what it has counted so far is read by
 //! `status.rs`.
 //!

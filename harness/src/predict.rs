@@ -56,7 +56,9 @@ pub fn predict_and_answer(scenario: &Scenario, questions: &Questions) -> Predict
     });
     let per_request = &predicted.per_request;
     let shares = shares(scenario, &topology, &suggestions);
-    let has_budget = questions.budget.is_some() || suggestions.iter().any(|row| row.edit.is_budget());
+    let budget = questions.budget.map(|percent| budget(&topology, percent));
+    let has_budget =
+        budget.is_some_and(|budget| budget.layers > 0) || suggestions.iter().any(|row| row.edit.is_budget());
     let mut command = scenario.repeat("predict");
     for (flag, number) in [("--budget", questions.budget), ("--capacity", questions.capacity)] {
         if let Some(number) = number {
@@ -86,7 +88,7 @@ pub fn predict_and_answer(scenario: &Scenario, questions: &Questions) -> Predict
         formula: model::formula(&topology),
         changes: suggestions.iter().map(|row| row.told(scenario)).collect(),
         shares,
-        budget: questions.budget.map(|percent| budget(&topology, percent)),
+        budget,
         rate: scenario.load.rate,
         capacity: scenario
             .load
@@ -190,7 +192,7 @@ fn figure(number: f64) -> String {
 }
 
 /// Whether retries of calls that fail keep the bottom service down once what made it fail is over: they do where what is
-/// offered, times the attempts, is more than it can answer (Bronson and others, Metastable Failures, HotOS 2021).
+/// offered, times the attempts, is more than it can answer (Bronson and others, `HotOS` 2021).
 fn capacity(topology: &Topology, rate: f64, capacity: f64) -> Capacity {
     let down = model::worst(&model::failing_share(topology, 1.0));
     let load = down.as_f64().map_or(f64::MAX, |calls| calls * rate);
@@ -242,7 +244,7 @@ fn notes(
     } else if services.iter().all(|row| row.predicted.kind == PredictionKind::Exact) {
         notes.push("Exact: nothing here is left to chance.".to_owned());
     }
-    if (is_drawn && has_mean) || shares.iter().any(|row| row.mean.is_some()) {
+    if (is_drawn && has_mean) || shares.iter().any(|row| row.failing < 1.0 && row.mean.is_some()) {
         notes.push(
             "The shares assume independent failures; real ones come in runs, so read them as the best case.".to_owned(),
         );

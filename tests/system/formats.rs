@@ -33,6 +33,16 @@ pub fn tests() -> Vec<Trial> {
             for arguments in [
                 &["predict"][..],
                 &["predict", "flaky"],
+                &[
+                    "predict",
+                    "flaky",
+                    "--rate",
+                    "40",
+                    "--capacity",
+                    "500",
+                    "--budget",
+                    "20",
+                ],
                 &["predict", "--depth", "12", "--attempts", "100"],
                 &["predict", "client x9 > web x3*3 > db down"],
             ] {

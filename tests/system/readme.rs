@@ -33,6 +33,26 @@ pub fn tests() -> Vec<Trial> {
             }
             Ok(())
         }),
+        test("readme::the_predictions_are_what_comes_out", || {
+            let blocks = blocks("text")?;
+            for (begins, arguments) in [
+                ("27 calls will arrive", &["predict"][..]),
+                (
+                    "3 layers can retry",
+                    &["predict", "--rate", "40", "--capacity", "500", "--budget", "10"],
+                ),
+            ] {
+                let block = blocks.iter().find(|block| block.starts_with(begins));
+                let block = block.ok_or_else(|| format!("no screen in the README begins with {begins:?}"))?;
+                let shown = run_plain(arguments).stdout;
+                for line in block.lines() {
+                    check(shown.lines().any(|known| known == line), || {
+                        format!("{line:?} does not come out:\n{shown}")
+                    })?;
+                }
+            }
+            Ok(())
+        }),
         test("readme::every_row_of_the_table_can_be_typed", || {
             let text = readme()?;
             let rows: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("| ")).collect();

@@ -3,7 +3,9 @@
 
 mod support;
 
-use model::{Code, Count, Draws, Fault, Kind, Layer, Prediction, Topology, formula, predict};
+use model::{
+    Code, Count, Draws, Fault, Kind, Layer, Prediction, Topology, formula, one_request, predict, worst, worst_sent,
+};
 use support::{DOWN, FAILED_PRECONDITION, Fail, NOT_FOUND, REFUSE, chain, fail, headline, with_bottom};
 
 fn received(prediction: &Prediction) -> Vec<u128> {
@@ -350,6 +352,19 @@ fn the_formula_names_what_multiplies() {
     assert_eq!(formula(&headline(Fault::NONE)), "1");
     assert_eq!(formula(&headline(first(2))), "3");
     assert_eq!(formula(&headline(fail(Fail { p: Some(0.5), ..DOWN }))), "3 x 3 x 3");
+}
+
+#[test]
+fn what_is_sent_to_a_closed_port_is_the_worst_of_one_request() {
+    let mut refused = headline(REFUSE);
+    refused.load.requests = 40;
+    assert_eq!((worst(&refused), worst_sent(&refused)), (Count::ZERO, Count::Of(27)));
+    let mut down = headline(fail(DOWN));
+    assert_eq!(worst_sent(&down), worst(&down));
+    assert_eq!(one_request(&down), predict(&down, Draws::Forecast).per_request);
+    down.load.requests = 40;
+    assert_eq!(one_request(&down).mean, Some(27.0));
+    assert_eq!(worst_sent(&chain(&[])), Count::ZERO);
 }
 
 #[test]

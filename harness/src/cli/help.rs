@@ -90,6 +90,8 @@ Examples:
       {program} run --depth 12 --attempts 2
   Say what you expect, and see
       {program} run --expect 12
+  Each change that predict suggests, applied and run
+      {program} run --prove
   Services that `up` started, as they stand
       {program} up --ready-file chain.toml
       {program} run --attach chain.toml -n 100";
@@ -101,7 +103,13 @@ Examples:
   Five attempts at every hop
       {program} predict --attempts 5
   3 attempts in the code, each through a proxy that makes 3
-      {program} predict 'web x3*3 > api x3*3 > db down'";
+      {program} predict 'web x3*3 > api x3*3 > db down'
+  The same code under Istio's defaults
+      {program} predict --mesh istio
+  40 requests a second: does it recover by itself
+      {program} predict --rate 40 --capacity 500
+  Half of the calls fail, and what a budget of 10 % would leave
+      {program} predict --fault fail:p=0.5 --budget 10";
 
 const COMPARE: &str = "\
 Examples:

@@ -527,12 +527,10 @@ fn what_a_prediction_is_asked_besides_is_read_as_numbers() {
 }
 
 #[test]
-fn each_wrong_word_is_refused_with_what_would_be_right() {
+fn each_wrong_question_mesh_and_proof_is_refused_with_what_would_be_right() {
     for (words, named) in [
-        (&["run", "--attempts", "0"][..], "--attempts 0: write 1 to 100"),
-        (&["run", "--attempts", "101"], "--attempts 101"),
         (
-            &["predict", "--budget", "100.5"],
+            &["predict", "--budget", "100.5"][..],
             "--budget 100.5: write 0 to 100, the retries",
         ),
         (&["predict", "--budget", "-1"], "--budget -1: write 0 to 100"),
@@ -559,6 +557,17 @@ fn each_wrong_word_is_refused_with_what_would_be_right() {
             &["run", "--prove", "--attach", "web=127.0.0.1:1,db=127.0.0.1:2"],
             "--prove: a change may take a proxy away, which a chain that already runs cannot do; leave --attach out",
         ),
+    ] {
+        let error = refused(words);
+        assert!(error.contains(named), "{words:?}: {error}");
+    }
+}
+
+#[test]
+fn each_wrong_word_is_refused_with_what_would_be_right() {
+    for (words, named) in [
+        (&["run", "--attempts", "0"][..], "--attempts 0: write 1 to 100"),
+        (&["run", "--attempts", "101"], "--attempts 101"),
         (&["run", "--attempts", "-1"], "--attempts -1: write 1 to 100"),
         (&["run", "--attempts", "+3"], "--attempts +3"),
         (&["run", "--attempts"], "--attempts wants a value"),

@@ -465,7 +465,7 @@ fn budget(prediction: &Prediction) -> Vec<String> {
             "each of them"
         };
         let layers = number::of(layers, "layer");
-        let (percent, bottom) = (number::factor(percent), number::ceiling(bottom));
+        let [percent, bottom] = [percent, bottom].map(number::ceiling);
         let calls = if bottom == "1" { "call" } else { "calls" };
         format!(
             "{layers} can retry. With a budget of {percent} % at {at}: {bottom} {calls} at {name} for 1 request, at most."

@@ -14,7 +14,8 @@ const CELL: usize = 10;
 /// The calls at the bottom and the requests that still fail, for each policy a row; nothing where no figure is known.
 pub(super) fn table(screen: &mut Screen, prediction: &Prediction) {
     let shares = &prediction.shares;
-    if shares.iter().all(|share| share.mean.is_none()) {
+    // Where all calls fail, the headline and the changes have said it.
+    if !shares.iter().any(|share| share.failing < 1.0 && share.mean.is_some()) {
         return;
     }
     let mut policies: Vec<&str> = shares.iter().map(|share| share.policy.as_str()).collect();
