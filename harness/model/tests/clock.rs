@@ -316,6 +316,22 @@ fn a_hedge_is_sent_when_the_first_is_slow_and_the_first_answer_wins() {
 }
 
 #[test]
+fn a_hedge_that_meets_the_answer_leaves_bounds_whichever_comes_first() {
+    let sent = |attempts: &[u32], ms: u64, hedge_ms: u64| {
+        let mut topology = with_bottom(attempts, fault(&format!("delay:ms={ms}")));
+        for caller in &mut topology.callers[1..] {
+            caller.policy.hedge_us = Some(hedge_ms * MS);
+        }
+        shown(&predict(&topology, Draws::Replay).links[attempts.len() - 1].sent)
+    };
+    let at_one_link: Vec<String> = [2, 4, 9, 10, 11, 17, 19].map(|ms| sent(&[1, 2], ms, 10)).into();
+    assert_eq!(at_one_link, ["1", "1-2", "1-2", "1-2", "1-2", "1-2", "2"]);
+    // The last hedge, below the hedge of the upper caller, meets the answer to its first attempt.
+    assert_eq!(sent(&[1, 2, 2], 40, 20), "3-4");
+    assert_eq!(sent(&[1, 2, 2], 60, 20), "4");
+}
+
+#[test]
 fn hedges_multiply_down_a_chain() {
     let mut topology = with_bottom(&[1, 2, 2], fault("delay:ms=400"));
     topology.callers[1].policy.hedge_us = Some(60 * MS);

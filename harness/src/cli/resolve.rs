@@ -238,12 +238,18 @@ impl Resolver<'_> {
             format: shown.format,
             ..self.output(flags)?
         };
-        if output.json == Some(Destination::Stdout) && output.svg == Some(Destination::Stdout) {
-            return Err(CliError::refused(
+        match (&output.json, &output.svg) {
+            (Some(Destination::Stdout), Some(Destination::Stdout)) => Err(CliError::refused(
                 "--json - and --svg -: only one of them can have stdout",
-            ));
+            )),
+            (Some(Destination::File(json)), Some(Destination::File(svg))) if is_same(json, svg) => {
+                let shown = sanitize(&svg.display().to_string());
+                Err(CliError::refused(format_args!(
+                    "--json and --svg {shown}: one file cannot be both; name another for one of them"
+                )))
+            }
+            _ => Ok(output),
         }
-        Ok(output)
     }
 
     /// Text alone.
@@ -278,6 +284,17 @@ impl Resolver<'_> {
             CliError::refused(format_args!("{ENDPOINT}={}: {right}, {way_on}", sanitize(&url)))
         })
     }
+}
+
+/// Whether two paths name one file, which need not exist.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        let file = folder.join(path.file_name()?);
+        Some(file.canonicalize().unwrap_or(file))
+    };
+    place(one).is_some_and(|one| place(other) == Some(one))
 }
 
 /// Where a flag says that something goes.

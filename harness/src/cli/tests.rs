@@ -1470,3 +1470,17 @@ fn the_address_of_a_trace_comes_from_the_flag_or_the_environment() {
     }
     assert!(refused(&["predict", "--trace-url", TEMPLATE]).contains("it belongs to"));
 }
+
+#[test]
+fn one_file_is_not_two_things() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("same.x").display().to_string();
+    let other = folder.path().join(".").join("same.x").display().to_string();
+    for svg in [&file, &other] {
+        let error = refused(&["run", "--json", &file, "--svg", svg]);
+        assert!(error.contains("one file cannot be both"), "{error}");
+    }
+    assert!(parse_words(&["run", "--json", &file, "--svg", &format!("{file}.svg")]).is_ok());
+    let error = refused(&["run", "--json", "-", "--svg", "-"]);
+    assert!(error.contains("only one of them can have stdout"), "{error}");
+}

@@ -344,10 +344,48 @@ impl<'a> Course<'a> {
         let (Some(call_one), Some(call_two)) = (self.call_of(one), self.call_of(two)) else {
             return false;
         };
-        // What ends a call ends everything below it; what only goes on meets nothing but its own call.
-        (one.ends() && self.is_above(call_one, call_two))
-            || (two.ends() && self.is_above(call_two, call_one))
+        // What ends a call ends everything below it; a hedge is sent unless an answer came up before, so that what leads to one
+        // decides too; what only goes on meets nothing but its own call.
+        let decides = |one: Event, two: Event| one.ends() || matches!((one, two), (Event::Hedge(..), Event::Work(_)));
+        (decides(one, two) && self.is_above(call_one, call_two))
+            || (decides(two, one) && self.is_above(call_two, call_one))
             || (call_one == call_two && one.is_of_call() && two.is_of_call())
+            || (self.may_win(one) && matches!(two, Event::Hedge(..)) && self.compete(call_one, call_two))
+            || (self.may_win(two) && matches!(one, Event::Hedge(..)) && self.compete(call_two, call_one))
+    }
+
+    /// Whether an answer that takes away other attempts may follow from it at once: one that is not tried again.
+    fn may_win(&self, event: Event) -> bool {
+        match event {
+            Event::Answer(attempt, ended) => !self.caller(self.attempts[attempt].call).tries_again(ended),
+            Event::Work(attempt) => {
+                let call = self.attempts[attempt].call;
+                let fault = &self.chain.services[self.calls[call].hop].fault;
+                let always = fault.when == When::default();
+                !matches!(fault.kind, Kind::Fail(fail) if always && self.caller(call).tries_again(fail.into()))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether two calls are under way for different attempts of one hedged call: the answer of one takes away the other.
+    fn compete(&self, one: CallId, two: CallId) -> bool {
+        let above = |call: CallId| {
+            let parent = move |call: CallId| {
+                let attempt = self.calls[call]
+                    .parent
+                    .filter(|attempt| !self.attempts[*attempt].is_alone)?;
+                Some((self.attempts[attempt].call, attempt))
+            };
+            std::iter::successors(parent(call), move |(call, _)| parent(*call))
+        };
+        let met = above(one).find_map(|(call, first)| {
+            let (_, second) = above(two).find(|(other, _)| *other == call)?;
+            Some((call, first, second))
+        });
+        met.is_some_and(|(call, first, second)| {
+            first != second && self.chain.callers[self.calls[call].hop].policy.hedge_us.is_some()
+        })
     }
 
     /// The hops whose counts and limits an event may change: its own, the one that is called next, the one that is answered.

@@ -128,23 +128,36 @@ fn words(command: &str) -> Vec<Word> {
         if letters.peek().is_none() {
             return words;
         }
-        let (mut typed, mut value, mut quote) = (String::new(), String::new(), None);
+        let (mut typed, mut value, mut quote) = (String::new(), Vec::new(), None);
+        let mut put = [0; 4];
         while let Some(letter) = letters.next_if(|letter| quote.is_some() || !letter.is_ascii_whitespace()) {
             typed.push(letter);
             match (quote, letter) {
-                (None, '\'') if typed.ends_with("$'") => quote = Some('$'),
+                (None, '\'') if typed.ends_with("$'") => {
+                    // The dollar belongs to the quotes.
+                    value.pop();
+                    quote = Some('$');
+                }
                 (None, '\'' | '"') => quote = Some(letter),
                 (Some('$'), '\'') => quote = None,
-                (Some(open), _) if open == letter => quote = None,
+                (Some(open @ ('\'' | '"')), _) if open == letter => quote = None,
                 (None | Some('"' | '$'), '\\') => {
-                    if let Some(next) = letters.next() {
+                    let octal: String =
+                        std::iter::from_fn(|| letters.next_if(|next| quote == Some('$') && next.is_digit(8)))
+                            .take(3)
+                            .collect();
+                    typed.push_str(&octal);
+                    if let Ok(byte) = u8::from_str_radix(&octal, 8) {
+                        value.push(byte);
+                    } else if let Some(next) = letters.next() {
                         typed.push(next);
-                        value.push(next);
+                        value.extend_from_slice(next.encode_utf8(&mut put).as_bytes());
                     }
                 }
-                _ => value.push(letter),
+                _ => value.extend_from_slice(letter.encode_utf8(&mut put).as_bytes()),
             }
         }
+        let value = String::from_utf8_lossy(&value).into_owned();
         let harmless = typed.chars().all(|letter| letter.is_ascii_graphic() || letter == ' ')
             && !typed.starts_with(':')
             && !typed.contains("##");
@@ -303,6 +316,20 @@ mod tests {
             read_by_a_shell(&lines),
             vec!["/opt/my tools/harness", "run", "--item", item, "::stop-commands::x"]
         );
+    }
+
+    #[test]
+    fn what_stands_in_dollar_quotes_is_read_as_a_shell_reads_it() {
+        for item in ["Gr\u{fc}\u{df}e\tdu", "tab\there it's \\ $'x'", "\u{202e}\u{7}1"] {
+            let command = format!("run --item {}", crate::scenario::shell_quoted(item));
+            assert!(command.contains("$'"), "{command}");
+            let long = format!("{command} --item {}", crate::scenario::shell_quoted(&item.repeat(20)));
+            assert_eq!(
+                read_by_a_shell(&wrapped("repeat it     ", "harness", &long)),
+                ["harness", "run", "--item", item, "--item", &item.repeat(20)]
+            );
+            assert_eq!(value(&command, "--item").as_deref(), Some(item));
+        }
     }
 
     #[test]
