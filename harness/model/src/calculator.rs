@@ -113,15 +113,17 @@ pub fn formula(topology: &Topology) -> String {
         factors.extend((attempts && hop.caller.attempts > 1).then_some((hop.caller.attempts, "")));
         factors.extend((calls && hop.calls > 1).then_some((hop.calls, " calls")));
     }
-    if needs_clock(&acts) || factors.iter().any(|(_, what)| !what.is_empty()) {
-        // Limits and times cut the product down, and so does a sequence that ends early; then there is only the number.
-        let product = factors
-            .iter()
-            .fold(Count::ONE, |product, (factor, _)| product * u64::from(*factor).into());
-        let worst = worst(topology);
-        if product != worst {
-            return worst.to_string();
-        }
+    // Limits and times cut the product down, and so do a sequence that ends early and a fault that does; then there is only the
+    // number, of what is sent where nothing arrives.
+    let product = factors
+        .iter()
+        .fold(Count::ONE, |product, (factor, _)| product * u64::from(*factor).into());
+    let number = match worst(topology) {
+        Count::ZERO => worst_sent(topology),
+        worst => worst,
+    };
+    if product != number {
+        return number.to_string();
     }
     if factors.is_empty() {
         return "1".to_owned();
