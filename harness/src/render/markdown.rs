@@ -595,7 +595,6 @@ harness run --seed 27
     #[test]
     fn a_sweep_is_one_row_for_each_value() {
         let page = sweep(&samples::sweep());
-        println!("{page}");
         assert!(page.contains("| p | calls for 1 request, predicted |"), "{page}");
         assert!(
             page.contains("| 1 | 3.00 | 3.00 | 100 % | 100 % | **AS PREDICTED** |"),
@@ -606,7 +605,6 @@ harness run --seed 27
     #[test]
     fn a_prediction_has_what_to_change_and_what_it_buys() {
         let page = prediction(&samples::prediction());
-        println!("{page}");
         assert!(
             page.starts_with("### ") && page.contains("| you edit | it gives up |"),
             "{page}"
