@@ -5,7 +5,8 @@
 //! cell or become HTML; commands stand in a [`fence`] that nothing in them can close.
 
 use super::text::{
-    Style, command, comparison as beside, number, prediction as arithmetic, run as of_run, sweep as curve, words,
+    Style, command, comparison as beside, number, prediction as arithmetic, prediction::shares as bought,
+    run as of_run, sweep as curve, words,
 };
 use crate::report::{
     Advice, Change, Comparison, Count, Expected, Link, Prediction, PredictionKind, Report, Scope, Share, Sweep, Verdict,
@@ -138,8 +139,9 @@ pub fn prediction(prediction: &Prediction) -> String {
             page.table(&changes(title, &prediction.bottom.service, &rows));
         }
     }
-    if !prediction.shares.is_empty() {
-        page.table(&shares(&prediction.shares));
+    let known = bought::known(prediction);
+    if !known.is_empty() {
+        page.table(&shares(known));
     }
     if let Some(budget) = &prediction.budget {
         page.paragraph(&format!(
@@ -167,7 +169,7 @@ fn services(prediction: &Prediction) -> Table {
     heads.extend(drawn.then_some(["mean", "deviation"]).into_iter().flatten());
     heads.extend(
         spread
-            .then_some(["half below", "90 % below", "99 % below"])
+            .then_some(["half, at most", "90 %, at most", "99 %, at most"])
             .into_iter()
             .flatten(),
     );
@@ -223,8 +225,8 @@ fn shares(shares: &[Share]) -> Table {
         table.row([
             number::share(share.failing),
             escaped(&share.policy),
-            number::or_dash(share.mean, number::mean),
-            number::or_dash(share.still_fails, number::share),
+            bought::calls(share),
+            escaped(&bought::failed(share)),
         ]);
     }
     table
@@ -610,5 +612,26 @@ harness run --seed 27
             "{page}"
         );
         assert!(page.contains("```sh\nharness predict"), "{page}");
+    }
+
+    #[test]
+    fn no_share_is_written_as_an_impossibility_nor_a_sure_count_as_an_average() {
+        let page = prediction(&samples::prediction_full());
+        for line in [
+            "| 50 % | as it is | 2.00 | 7.5e-9 |",
+            "| 90 % | as it is | 9.42 | \\< 1e-300 |",
+            "| 100 % | as it is | 27 | 100 % |",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_at_most() {
+        let page = prediction(&samples::prediction_full());
+        assert!(
+            page.contains("| half, at most | 90 %, at most | 99 %, at most |"),
+            "{page}"
+        );
     }
 }

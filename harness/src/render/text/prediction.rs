@@ -2,7 +2,7 @@
 //! (`shares`), what the figures rest on. Start at [`prediction`].
 
 mod changes;
-mod shares;
+pub(in crate::render) mod shares;
 
 use super::{
     Style, command, fan_out, number,
