@@ -5,8 +5,8 @@
 //! cell or become HTML; commands stand in a [`fence`] that nothing in them can close.
 
 use super::text::{
-    Style, command, comparison as beside, number, prediction as arithmetic, prediction::shares as bought,
-    run as of_run, sweep as curve, words,
+    Style, command, comparison as beside, number, prediction as arithmetic, prediction::changes as edited,
+    prediction::shares as bought, run as of_run, sweep as curve, words,
 };
 use crate::report::{
     Advice, Change, Comparison, Count, Expected, Link, Prediction, PredictionKind, Report, Scope, Share, Sweep, Verdict,
@@ -136,20 +136,15 @@ pub fn prediction(prediction: &Prediction) -> String {
             .filter(|change| change.scope == scope)
             .collect();
         if !rows.is_empty() {
-            page.table(&changes(title, &prediction.bottom.service, &rows));
+            page.table(&changes(title, prediction, &rows));
         }
     }
     let known = bought::known(prediction);
     if !known.is_empty() {
         page.table(&shares(known));
     }
-    if let Some(budget) = &prediction.budget {
-        page.paragraph(&format!(
-            "With a budget of {} % at each of {}: {} for 1 request under steady traffic, at most.",
-            number::factor(budget.percent),
-            number::of(budget.layers, "layer"),
-            format_args!("{} calls", number::factor(budget.bottom)),
-        ));
+    if let Some(text) = arithmetic::budget(prediction) {
+        page.paragraph(&escaped(&text));
     }
     if let Some(capacity) = &prediction.capacity {
         page.paragraph(&escaped(&capacity.text));
@@ -196,17 +191,13 @@ fn services(prediction: &Prediction) -> Table {
     table
 }
 
-fn changes(title: &str, bottom: &str, rows: &[&Change]) -> Table {
-    let at = format!("at {}", escaped(bottom));
+fn changes(title: &str, prediction: &Prediction, rows: &[&Change]) -> Table {
+    let at = escaped(&edited::at(prediction));
     let mut table = Table::new(&[title, at.as_str(), "you edit", "it gives up"]);
     for change in rows {
-        let left = match change.ceiling {
-            Some(ceiling) => format!("{} at most", number::mean(ceiling)),
-            None => number::cell(change.bottom),
-        };
         table.row([
             escaped(&change.change),
-            left,
+            edited::left(change),
             escaped(&change.edits),
             escaped(&change.gives_up),
         ]);
@@ -631,6 +622,23 @@ harness run --seed 27
         let page = prediction(&samples::prediction_full());
         assert!(
             page.contains("| half, at most | 90 %, at most | 99 %, at most |"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn a_budget_is_told_as_on_the_screen() {
+        let mut sums = samples::prediction_full();
+        let page = prediction(&sums);
+        let text = "3 layers can retry. With a budget of 20 % at each of them: 1.728 calls at inventory for 1 request, at most.";
+        assert!(page.lines().any(|line| line == text), "{page}");
+        assert!(page.contains("| 20 % budget, all 3 layers | 1.728 at most |"), "{page}");
+        if let Some(budget) = &mut sums.budget {
+            (budget.layers, budget.bottom) = (0, 1.0);
+        }
+        let page = prediction(&sums);
+        assert!(
+            page.contains("\n\nNobody retries here: a budget has nothing to limit.\n\n"),
             "{page}"
         );
     }

@@ -1,7 +1,7 @@
 //! The screen of the arithmetic alone: the answer, the picture, what to change (`changes`), what a policy costs and buys
 //! (`shares`), what the figures rest on. Start at [`prediction`].
 
-mod changes;
+pub(in crate::render) mod changes;
 pub(in crate::render) mod shares;
 
 use super::{
@@ -44,7 +44,7 @@ pub fn prediction(prediction: &Prediction, program: &str, style: Style) -> Strin
     screen.gap();
     shares::table(&mut screen, prediction);
     screen.gap();
-    screen.lines(budget(prediction));
+    screen.lines(budget(prediction).iter().flat_map(|text| words::wrapped("", 0, text)));
     if let Some(capacity) = &prediction.capacity {
         screen.lines(words::wrapped("", 0, &number::in_sentence(&sentence(&capacity.text))));
     }
@@ -445,33 +445,28 @@ fn spread(prediction: &Prediction) -> Vec<String> {
     words::wrapped("", 0, &text)
 }
 
-/// The ceiling that was asked for.
-fn budget(prediction: &Prediction) -> Vec<String> {
-    let Some(BudgetCeiling {
+/// The ceiling that was asked for, in a sentence.
+pub(in crate::render) fn budget(prediction: &Prediction) -> Option<String> {
+    let BudgetCeiling {
         percent,
         layers,
         bottom,
-    }) = prediction.budget
-    else {
-        return Vec::new();
-    };
+    } = prediction.budget?;
+    if layers == 0 {
+        return Some("Nobody retries here: a budget has nothing to limit.".to_owned());
+    }
     let name = shown(&prediction.bottom.service);
-    let text = if layers == 0 {
-        "Nobody retries here: a budget has nothing to limit.".to_owned()
+    let at = if layers == 1 {
+        "the layer that retries"
     } else {
-        let at = if layers == 1 {
-            "the layer that retries"
-        } else {
-            "each of them"
-        };
-        let layers = number::of(layers, "layer");
-        let (percent, bottom) = (number::factor(percent), number::ceiling(bottom));
-        let calls = if bottom == "1" { "call" } else { "calls" };
-        format!(
-            "{layers} can retry. With a budget of {percent} % at {at}: {bottom} {calls} at {name} for 1 request, at most."
-        )
+        "each of them"
     };
-    words::wrapped("", 0, &text)
+    let layers = number::of(layers, "layer");
+    let (percent, bottom) = (number::factor(percent), number::ceiling(bottom));
+    let calls = if bottom == "1" { "call" } else { "calls" };
+    Some(format!(
+        "{layers} can retry. With a budget of {percent} % at {at}: {bottom} {calls} at {name} for 1 request, at most."
+    ))
 }
 
 /// The command that measures what was predicted, with the time that it takes; `None` where a run would refuse so many
