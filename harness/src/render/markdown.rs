@@ -160,15 +160,19 @@ fn services(prediction: &Prediction) -> Table {
     let drawn = prediction.services.iter().any(is_drawn);
     let rated = prediction.services.iter().any(|row| row.per_second.is_some());
     let spread = prediction.services.iter().any(|row| row.distribution.is_some());
-    let mut heads = vec!["service", "calls"];
-    heads.extend(drawn.then_some(["mean", "deviation"]).into_iter().flatten());
-    heads.extend(
-        spread
-            .then_some(["half, at most", "90 %, at most", "99 %, at most"])
-            .into_iter()
-            .flatten(),
-    );
-    heads.extend(rated.then_some("a second"));
+    // Counts are those of all requests; how they spread is told of one.
+    let (all, of_one) = match arithmetic::requests(prediction) {
+        1 => (String::new(), ""),
+        requests => (format!(", all {}", number::whole(requests)), "for 1 request: "),
+    };
+    let mut heads = vec!["service".to_owned(), format!("calls{all}")];
+    if drawn {
+        heads.extend(["mean", "deviation"].map(|head| format!("{head}{all}")));
+    }
+    if spread {
+        heads.extend(["half", "90 %", "99 %"].map(|head| format!("{of_one}{head}, at most")));
+    }
+    heads.extend(rated.then(|| "a second".to_owned()));
     let mut table = Table::new(&heads);
     for row in &prediction.services {
         let mut cells = vec![escaped(&row.service), number::expected(&row.predicted)];
@@ -363,12 +367,13 @@ impl Page {
 struct Table(Vec<String>);
 
 impl Table {
-    fn new(heads: &[&str]) -> Self {
+    fn new<S: AsRef<str>>(heads: &[S]) -> Self {
         let rule = heads
             .iter()
             .enumerate()
             .map(|(place, _)| if place == 0 { "---" } else { "---:" });
         let rule = rule.collect::<Vec<_>>().join(" | ");
+        let heads: Vec<&str> = heads.iter().map(AsRef::as_ref).collect();
         Self(vec![format!("| {} |", heads.join(" | ")), format!("| {rule} |")])
     }
 
@@ -639,6 +644,28 @@ harness run --seed 27
         let page = prediction(&sums);
         assert!(
             page.contains("\n\nNobody retries here: a budget has nothing to limit.\n\n"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn totals_and_what_is_of_one_request_are_told_apart() {
+        let mut sums = samples::prediction_full();
+        sums.scenario = serde_json::json!({"load": {"requests": 40}});
+        for row in &mut sums.services {
+            (row.predicted.kind, row.predicted.mean, row.predicted.sd) =
+                (PredictionKind::Statistical, Some(80.0), Some(8.944));
+        }
+        let page = prediction(&sums);
+        assert!(
+            page.contains(
+                "| service | calls, all 40 | mean, all 40 | deviation, all 40 | for 1 request: half, at most \
+                 | for 1 request: 90 %, at most | for 1 request: 99 %, at most | a second |"
+            ),
+            "{page}"
+        );
+        assert!(
+            page.contains("| One edit | at inventory for 1, at most | you edit |"),
             "{page}"
         );
     }
