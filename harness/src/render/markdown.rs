@@ -44,7 +44,8 @@ pub fn run(report: &Report) -> String {
     if !report.advice.is_empty() {
         page.table(&advice(&report.advice));
     }
-    page.list(report.notes.iter().map(|note| escaped(&note.text)));
+    let told = of_run::told(report).into_iter();
+    page.list(told.map(|(label, text)| escaped(&format!("{label}: {text}"))));
     page.commands([report.command.as_str()]);
     page.finish()
 }
@@ -122,7 +123,11 @@ pub fn prediction(prediction: &Prediction) -> String {
     let mut page = Page::headed(&arithmetic::headline(prediction));
     page.paragraph(&format!("Chain: {}", escaped(&prediction.chain)));
     if prediction.formula.contains(" x ") {
-        page.paragraph(&format!("{} attempts, multiplied.", escaped(&prediction.formula)));
+        page.paragraph(&format!("Multiplied: {}.", escaped(&prediction.formula)));
+    }
+    let calls = arithmetic::several_calls(prediction);
+    if !calls.is_empty() {
+        page.paragraph(&escaped(&calls.join(" ")));
     }
     let chances = arithmetic::chances(prediction);
     if !chances.is_empty() {
@@ -668,5 +673,43 @@ harness run --seed 27
             page.contains("| One edit | at inventory for 1, at most | you edit |"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn a_service_that_calls_several_times_is_told_on_every_page() {
+        let scenario = serde_json::json!({"services": {"checkout": {"calls": 2, "fan_out": "parallel"}}});
+        let sentence = "checkout calls pricing 2 times for each call that arrives there, all at once.";
+        let mut report = samples::headline();
+        report.scenario = scenario.clone();
+        let page = run(&report);
+        assert!(page.contains(sentence), "{page}");
+        let mut sums = samples::prediction();
+        (sums.scenario, sums.formula) = (scenario, "3 x 2 calls x 3 x 3".to_owned());
+        let page = prediction(&sums);
+        assert!(page.contains(sentence), "{page}");
+        assert!(page.contains("\n\nMultiplied: 3 x 2 calls x 3 x 3.\n\n"), "{page}");
+    }
+
+    #[test]
+    fn a_run_says_what_was_drawn_and_what_was_in_vain() {
+        let mut report = samples::thousand();
+        report.services[3].predicted.mean = Some(26_000.0);
+        report.work = Some(crate::report::Work {
+            arrivals: 40_000,
+            needed: 3_600,
+            in_vain: 36_400,
+        });
+        let page = run(&report);
+        for line in [
+            "- in vain: 36,400 of 40,000 arrivals at the services",
+            "- drawn: with seed 27; 26,000 would arrive on average",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+        }
+        report.notes = vec![crate::report::Note {
+            kind: "timing".to_owned(),
+            text: "The counts depend on time.".to_owned(),
+        }];
+        assert!(run(&report).contains("\n- timing: The counts depend on time.\n"));
     }
 }

@@ -10,7 +10,7 @@ use super::{
     words::{self, Screen, WIDTH, sentence, shown},
 };
 use crate::{
-    report::{BudgetCeiling, Count, Distribution, Prediction, PredictionKind, ServiceKind, Tries},
+    report::{BudgetCeiling, Count, Distribution, PredictedService, Prediction, PredictionKind, ServiceKind, Tries},
     scenario::{DEFAULT_MAX_CALLS, check_deadline},
 };
 use chassis::{
@@ -309,11 +309,7 @@ pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
             .find(|tries| tries.caller == caller)
             .map_or(1, |tries| tries.tries)
     };
-    let services: Vec<_> = prediction
-        .services
-        .iter()
-        .filter(|row| row.kind == ServiceKind::Service)
-        .collect();
+    let services: Vec<_> = services(prediction).collect();
     let client = prediction
         .chain
         .split('>')
@@ -347,8 +343,7 @@ pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
         arrows.push(picture::arrow(tries(&row.service)));
     }
     let mut lines = picture::chain(&nodes, &arrows);
-    let callers = nodes.iter().skip(1).map(|node| node.name.as_str());
-    for sentence in fan_out::sentences(&prediction.scenario, callers) {
+    for sentence in several_calls(prediction) {
         lines.extend(words::wrapped("", 0, &sentence));
     }
     if requests(prediction) > 1 {
@@ -358,6 +353,19 @@ pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
         ));
     }
     lines
+}
+
+fn services(prediction: &Prediction) -> impl Iterator<Item = &PredictedService> {
+    prediction
+        .services
+        .iter()
+        .filter(|row| row.kind == ServiceKind::Service)
+}
+
+/// What services do that call the next one several times, in sentences.
+pub(in crate::render) fn several_calls(prediction: &Prediction) -> Vec<String> {
+    let names = services(prediction).map(|row| row.service.as_str());
+    fan_out::sentences(&prediction.scenario, names)
 }
 
 /// Whether the count at the bottom is one number.

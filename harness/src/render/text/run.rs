@@ -287,26 +287,28 @@ fn chain(report: &Report) -> Vec<String> {
     picture::chain(&nodes, &arrows)
 }
 
-/// What else the counts have to tell.
-pub(super) fn details(screen: &mut Screen, report: &Report) {
+/// What the counts have to tell besides, each sentence with its label.
+pub(in crate::render) fn told(report: &Report) -> Vec<(&str, String)> {
     let services = picture::services(report).map(|row| row.service.as_str());
-    for sentence in fan_out::sentences(&report.scenario, services) {
-        screen.lines(words::labelled("calls", &sentence));
-    }
-    for (label, text) in [
+    let calls = fan_out::sentences(&report.scenario, services);
+    let counted = [
         ("work done", work_done(report)),
         ("in vain", in_vain(report)),
         ("drawn", drawn(report)),
-    ] {
-        if let Some(text) = text {
-            screen.lines(words::labelled(label, &text));
-        }
-    }
-    for note in &report.notes {
-        screen.lines(words::labelled(&note.kind, &sanitize_message(&note.text)));
-    }
-    for text in client_faults(report) {
-        screen.lines(words::labelled("fault", &text));
+    ];
+    let notes = report.notes.iter();
+    let notes = notes.map(|note| (note.kind.as_str(), sanitize_message(&note.text)));
+    let mut told: Vec<(&str, String)> = calls.into_iter().map(|text| ("calls", text)).collect();
+    told.extend(counted.into_iter().filter_map(|(label, text)| Some((label, text?))));
+    told.extend(notes);
+    told.extend(client_faults(report).map(|text| ("fault", text)));
+    told
+}
+
+/// What else the counts have to tell.
+pub(super) fn details(screen: &mut Screen, report: &Report) {
+    for (label, text) in told(report) {
+        screen.lines(words::labelled(label, &text));
     }
     refusals(screen, report);
     let arrivals = odd_arrivals(report);
