@@ -101,9 +101,9 @@ pub(in crate::render) fn sides(runs: &[Report]) -> Vec<Side> {
 
 fn side(report: &Report) -> Side {
     let typed = report.command.strip_prefix("run ").unwrap_or_default();
-    let typed = typed.split(" --expect").next().unwrap_or_default();
-    if !typed.starts_with('-') && command::count(typed) > 1 {
-        return Side::Typed(typed.to_owned());
+    let typed = command::without(typed, &["--expect"], "");
+    if !typed.starts_with('-') && command::count(&typed) > 1 {
+        return Side::Typed(typed);
     }
     let chain = shown(&report.chain);
     let name = name(report);
