@@ -173,6 +173,11 @@ impl Predicted {
         self.mean.map(|mean| mean / requests.max(1) as f64)
     }
 
+    /// Whether so many that arrived are as predicted.
+    pub fn agrees(&self, received: u64) -> bool {
+        (self.min..=self.max).contains(&Count::Of(received.into()))
+    }
+
     /// The most that agree, for one of so many requests.
     pub fn most_for_one(&self, requests: u64) -> f64 {
         self.max.about() / requests.max(1) as f64
@@ -499,5 +504,28 @@ impl Comparison {
     /// The worst of the runs, 3 before 1.
     pub fn exit_code(&self) -> u8 {
         self.runs.iter().map(Report::exit_code).max().unwrap_or(3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::samples;
+
+    #[test]
+    fn both_ends_of_a_prediction_agree_with_it() {
+        let between = Predicted {
+            min: Count::Of(3),
+            max: Count::Of(27),
+            kind: PredictionKind::Bounds,
+            ..samples::exact(27)
+        };
+        let agree = [2, 3, 27, 28].map(|received| between.agrees(received));
+        assert_eq!(agree, [false, true, true, false]);
+        let open = Predicted {
+            max: Count::Beyond,
+            ..between
+        };
+        assert!(open.agrees(u64::MAX) && !open.agrees(2));
     }
 }

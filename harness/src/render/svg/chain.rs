@@ -13,9 +13,7 @@ use crate::{
         prediction as sums, run as single,
         words::shown,
     },
-    report::{
-        Arrival, Comparison, Count, Predicted, Prediction, PredictionKind, Report, Service, ServiceKind, Verdict,
-    },
+    report::{Arrival, Comparison, Count, Prediction, PredictionKind, Report, Service, ServiceKind, Verdict},
 };
 use std::{collections::HashMap, fmt::Write as _};
 
@@ -215,7 +213,7 @@ fn counted(report: &Report, row: &Service, marks: Option<Vec<Mark>>) -> Row {
         );
     }
     let predicted = &row.predicted;
-    let agrees = row.received.is_none_or(|received| is_within(predicted, received));
+    let agrees = row.received.is_none_or(|received| predicted.agrees(received));
     let missed = predicted
         .mean_for_one(requests)
         .unwrap_or_else(|| predicted.most_for_one(requests));
@@ -240,10 +238,6 @@ fn counted(report: &Report, row: &Service, marks: Option<Vec<Mark>>) -> Row {
 
 fn whole(number: u64) -> Count {
     Count::Of(number.into())
-}
-
-fn is_within(predicted: &Predicted, received: u64) -> bool {
-    (predicted.min..=predicted.max).contains(&whole(received))
 }
 
 /// What was predicted for a service where that is not the very count.

@@ -119,7 +119,7 @@ fn as_predicted(report: &Report, bottom: &Service) -> String {
 }
 
 fn not_as_predicted(report: &Report, bottom: &Service) -> String {
-    let differs = |row: &&Service| row.received.is_some_and(|received| !agrees(&row.predicted, received));
+    let differs = |row: &&Service| row.received.is_some_and(|received| !row.predicted.agrees(received));
     // The bottom service first: that is where a multiplication shows most. A proxy only where nothing else differs.
     let mut services: Vec<&Service> = report.services.iter().rev().collect();
     services.sort_by_key(|row| row.kind == ServiceKind::Sidecar);
@@ -164,11 +164,6 @@ fn not_as_predicted(report: &Report, bottom: &Service) -> String {
         number::of(bottom.received.unwrap_or(0), "call"),
         shown(&bottom.service)
     )
-}
-
-fn agrees(predicted: &Predicted, received: u64) -> bool {
-    let received = Count::Of(received.into());
-    predicted.min <= received && received <= predicted.max
 }
 
 /// "27 were predicted. That is 4 times as many."
@@ -616,7 +611,7 @@ fn what_holds(report: &Report) -> (&'static str, String) {
         rows.map(|row| shown(&row.service)).collect()
     };
     let unread = names(&|row| row.received.is_none());
-    let parted = names(&|row| row.received.is_some_and(|received| !agrees(&row.predicted, received)));
+    let parted = names(&|row| row.received.is_some_and(|received| !row.predicted.agrees(received)));
     let (label, mut text) = match (parted.is_empty(), unread.is_empty()) {
         (true, true) => ("What holds", "received agrees with the prediction.".to_owned()),
         (true, false) => (
