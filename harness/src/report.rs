@@ -213,6 +213,15 @@ impl Count {
             Self::Beyond => u128::MAX as f64,
         }
     }
+
+    /// The count for one of so many requests; `None` where it does not come out even, and beyond all.
+    pub fn for_one(self, requests: u64) -> Option<u128> {
+        let requests = u128::from(requests.max(1));
+        match self {
+            Self::Of(count) if count.is_multiple_of(requests) => Some(count / requests),
+            _ => None,
+        }
+    }
 }
 
 /// What [`Count::Beyond`] is called.
@@ -285,6 +294,12 @@ pub struct Work {
     pub needed: u64,
     /// The others: of requests that failed, and of attempts that were repeated.
     pub in_vain: u64,
+}
+
+/// What arrived at all rows of a kind together; `None` where a count is unknown.
+pub fn arrivals(services: &[Service], kind: ServiceKind) -> Option<u64> {
+    let mut rows = services.iter().filter(|row| row.kind == kind);
+    rows.try_fold(0_u64, |sum, row| sum.checked_add(row.received?))
 }
 
 /// What a row of `services` is.
@@ -527,5 +542,24 @@ mod tests {
             ..between
         };
         assert!(open.agrees(u64::MAX) && !open.agrees(2));
+    }
+
+    #[test]
+    fn a_count_is_shared_by_requests_where_it_comes_out_even() {
+        assert_eq!(Count::Of(81).for_one(3), Some(27));
+        assert_eq!(Count::Of(82).for_one(3), None);
+        assert_eq!(Count::Beyond.for_one(1), None);
+        assert_eq!(Count::Of(27).for_one(0), Some(27), "none is as one");
+    }
+
+    #[test]
+    fn arrivals_of_a_kind_are_known_where_each_is() {
+        let mut report = samples::proxies();
+        let of = |report: &Report, kind| arrivals(&report.services, kind);
+        assert_eq!(of(&report, ServiceKind::Service), Some(1 + 9 + 81 + 729));
+        assert_eq!(of(&report, ServiceKind::Sidecar), Some(3 + 27 + 243));
+        let proxy = report.services.iter_mut().find(|row| row.kind == ServiceKind::Sidecar);
+        proxy.unwrap().received = None;
+        assert_eq!(of(&report, ServiceKind::Sidecar), None);
     }
 }

@@ -384,13 +384,10 @@ fn sent_to(prediction: &Prediction, service: &str) -> Count {
 
 /// The calls of one request as predicted, where each service is called equally often by each call to the one above it.
 fn regular(prediction: &Prediction, sent: &[Count]) -> Vec<Option<Vec<Mark>>> {
-    let requests = u128::from(sums::requests(prediction).max(1));
+    let requests = sums::requests(prediction);
     let mut rows = Vec::new();
     for (row, sent) in prediction.services.iter().zip(sent) {
-        let of_one = |count: Count| match count {
-            Count::Of(count) if count.is_multiple_of(requests) => usize::try_from(count / requests).ok(),
-            _ => None,
-        };
+        let of_one = |count: Count| usize::try_from(count.for_one(requests)?).ok();
         let is_exact = row.predicted.min == row.predicted.max;
         let marks = of_one(row.predicted.max)
             .filter(|_| is_exact)
