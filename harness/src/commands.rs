@@ -218,10 +218,14 @@ impl Targets {
     }
 
     /// What goes there.
-    fn with(self, json: impl FnOnce() -> Vec<u8>, svg: impl FnOnce() -> String) -> Vec<(Target, Vec<u8>)> {
-        let json = self.json.map(|target| (target, json()));
-        let svg = self.svg.map(|target| (target, svg().into_bytes()));
-        json.into_iter().chain(svg).collect()
+    fn with(mut self, json: impl FnOnce() -> Vec<u8>, svg: impl FnOnce() -> String) -> Vec<(Target, Vec<u8>)> {
+        let svg = self.svg.take().map(|target| (target, svg().into_bytes()));
+        self.with_json(json).into_iter().chain(svg).collect()
+    }
+
+    /// What goes there, of a command that draws nothing.
+    fn with_json(self, json: impl FnOnce() -> Vec<u8>) -> Vec<(Target, Vec<u8>)> {
+        self.json.map(|target| (target, json())).into_iter().collect()
     }
 }
 

@@ -133,8 +133,7 @@ pub fn report(measured: &Measured<'_>) -> Report {
 
 /// What was done for answered requests, and in vain. None where a count is unknown, or lower than the answers say.
 fn work(scenario: &Scenario, services: &[report::Service], answered: u64) -> Option<report::Work> {
-    let mut rows = services.iter().filter(|row| row.kind == report::ServiceKind::Service);
-    let arrivals = rows.try_fold(0_u64, |sum, row| sum.checked_add(row.received?))?;
+    let arrivals = report::arrivals(services, report::ServiceKind::Service)?;
     let needed = answered.checked_mul(scenario.chain.arrivals_of_an_answer())?;
     Some(report::Work {
         arrivals,

@@ -173,6 +173,11 @@ impl Predicted {
         self.mean.map(|mean| mean / requests.max(1) as f64)
     }
 
+    /// Whether so many that arrived are as predicted.
+    pub fn agrees(&self, received: u64) -> bool {
+        (self.min..=self.max).contains(&Count::Of(received.into()))
+    }
+
     /// The most that agree, for one of so many requests.
     pub fn most_for_one(&self, requests: u64) -> f64 {
         self.max.about() / requests.max(1) as f64
@@ -206,6 +211,15 @@ impl Count {
         match self {
             Self::Of(count) => count as f64,
             Self::Beyond => u128::MAX as f64,
+        }
+    }
+
+    /// The count for one of so many requests; `None` where it does not come out even, and beyond all.
+    pub fn for_one(self, requests: u64) -> Option<u128> {
+        let requests = u128::from(requests.max(1));
+        match self {
+            Self::Of(count) if count.is_multiple_of(requests) => Some(count / requests),
+            _ => None,
         }
     }
 }
@@ -280,6 +294,12 @@ pub struct Work {
     pub needed: u64,
     /// The others: of requests that failed, and of attempts that were repeated.
     pub in_vain: u64,
+}
+
+/// What arrived at all rows of a kind together; `None` where a count is unknown.
+pub fn arrivals(services: &[Service], kind: ServiceKind) -> Option<u64> {
+    let mut rows = services.iter().filter(|row| row.kind == kind);
+    rows.try_fold(0_u64, |sum, row| sum.checked_add(row.received?))
 }
 
 /// What a row of `services` is.
@@ -499,5 +519,47 @@ impl Comparison {
     /// The worst of the runs, 3 before 1.
     pub fn exit_code(&self) -> u8 {
         self.runs.iter().map(Report::exit_code).max().unwrap_or(3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::samples;
+
+    #[test]
+    fn both_ends_of_a_prediction_agree_with_it() {
+        let between = Predicted {
+            min: Count::Of(3),
+            max: Count::Of(27),
+            kind: PredictionKind::Bounds,
+            ..samples::exact(27)
+        };
+        let agree = [2, 3, 27, 28].map(|received| between.agrees(received));
+        assert_eq!(agree, [false, true, true, false]);
+        let open = Predicted {
+            max: Count::Beyond,
+            ..between
+        };
+        assert!(open.agrees(u64::MAX) && !open.agrees(2));
+    }
+
+    #[test]
+    fn a_count_is_shared_by_requests_where_it_comes_out_even() {
+        assert_eq!(Count::Of(81).for_one(3), Some(27));
+        assert_eq!(Count::Of(82).for_one(3), None);
+        assert_eq!(Count::Beyond.for_one(1), None);
+        assert_eq!(Count::Of(27).for_one(0), Some(27), "none is as one");
+    }
+
+    #[test]
+    fn arrivals_of_a_kind_are_known_where_each_is() {
+        let mut report = samples::proxies();
+        let of = |report: &Report, kind| arrivals(&report.services, kind);
+        assert_eq!(of(&report, ServiceKind::Service), Some(1 + 9 + 81 + 729));
+        assert_eq!(of(&report, ServiceKind::Sidecar), Some(3 + 27 + 243));
+        let proxy = report.services.iter_mut().find(|row| row.kind == ServiceKind::Sidecar);
+        proxy.unwrap().received = None;
+        assert_eq!(of(&report, ServiceKind::Sidecar), None);
     }
 }

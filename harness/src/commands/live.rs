@@ -258,7 +258,7 @@ pub(super) async fn call(command: Call) -> Result<Answer, Failure> {
     Ok(Answer {
         exit_code,
         shown: text::call(report, said, &command.output.program, style(&command.output)),
-        files: targets.with(|| json::report(report), String::new),
+        files: targets.with_json(|| json::report(report)),
         missed: Vec::new(),
     })
 }
@@ -295,7 +295,7 @@ pub(super) async fn switch(command: Switch) -> Result<Answer, Failure> {
     Ok(Answer {
         exit_code: 0,
         shown: text::switched(&switched, &command.output.program, style(&command.output)),
-        files: targets.with(|| json::switched(&switched), String::new),
+        files: targets.with_json(|| json::switched(&switched)),
         missed: Vec::new(),
     })
 }
@@ -446,7 +446,7 @@ pub(super) async fn status(command: Status) -> Result<Answer, Failure> {
     Ok(Answer {
         exit_code: 0,
         shown: text::status(&status, &command.output.program, style(&command.output)),
-        files: targets.with(|| json::status(&status), String::new),
+        files: targets.with_json(|| json::status(&status)),
         missed: Vec::new(),
     })
 }

@@ -5,7 +5,8 @@
 //! cell or become HTML; commands stand in a [`fence`] that nothing in them can close.
 
 use super::text::{
-    Style, command, comparison as beside, number, prediction as arithmetic, run as of_run, sweep as curve, words,
+    Style, command, comparison as beside, number, prediction as arithmetic, prediction::changes as edited,
+    prediction::shares as bought, run as of_run, sweep as curve, words,
 };
 use crate::report::{
     Advice, Change, Comparison, Count, Expected, Link, Prediction, PredictionKind, Report, Scope, Share, Sweep, Verdict,
@@ -43,7 +44,8 @@ pub fn run(report: &Report) -> String {
     if !report.advice.is_empty() {
         page.table(&advice(&report.advice));
     }
-    page.list(report.notes.iter().map(|note| escaped(&note.text)));
+    let told = of_run::told(report).into_iter();
+    page.list(told.map(|(label, text)| escaped(&format!("{label}: {text}"))));
     page.commands([report.command.as_str()]);
     page.finish()
 }
@@ -121,7 +123,11 @@ pub fn prediction(prediction: &Prediction) -> String {
     let mut page = Page::headed(&arithmetic::headline(prediction));
     page.paragraph(&format!("Chain: {}", escaped(&prediction.chain)));
     if prediction.formula.contains(" x ") {
-        page.paragraph(&format!("{} attempts, multiplied.", escaped(&prediction.formula)));
+        page.paragraph(&format!("Multiplied: {}.", escaped(&prediction.formula)));
+    }
+    let calls = arithmetic::several_calls(prediction);
+    if !calls.is_empty() {
+        page.paragraph(&escaped(&calls.join(" ")));
     }
     let chances = arithmetic::chances(prediction);
     if !chances.is_empty() {
@@ -135,19 +141,15 @@ pub fn prediction(prediction: &Prediction) -> String {
             .filter(|change| change.scope == scope)
             .collect();
         if !rows.is_empty() {
-            page.table(&changes(title, &prediction.bottom.service, &rows));
+            page.table(&changes(title, prediction, &rows));
         }
     }
-    if !prediction.shares.is_empty() {
-        page.table(&shares(&prediction.shares));
+    let known = bought::known(prediction);
+    if !known.is_empty() {
+        page.table(&shares(known));
     }
-    if let Some(budget) = &prediction.budget {
-        page.paragraph(&format!(
-            "With a budget of {} % at each of {}: {} for 1 request under steady traffic, at most.",
-            number::factor(budget.percent),
-            number::of(budget.layers, "layer"),
-            format_args!("{} calls", number::factor(budget.bottom)),
-        ));
+    if let Some(text) = arithmetic::budget(prediction) {
+        page.paragraph(&escaped(&text));
     }
     if let Some(capacity) = &prediction.capacity {
         page.paragraph(&escaped(&capacity.text));
@@ -163,15 +165,19 @@ fn services(prediction: &Prediction) -> Table {
     let drawn = prediction.services.iter().any(is_drawn);
     let rated = prediction.services.iter().any(|row| row.per_second.is_some());
     let spread = prediction.services.iter().any(|row| row.distribution.is_some());
-    let mut heads = vec!["service", "calls"];
-    heads.extend(drawn.then_some(["mean", "deviation"]).into_iter().flatten());
-    heads.extend(
-        spread
-            .then_some(["half below", "90 % below", "99 % below"])
-            .into_iter()
-            .flatten(),
-    );
-    heads.extend(rated.then_some("a second"));
+    // Counts are those of all requests; how they spread is told of one.
+    let (all, of_one) = match arithmetic::requests(prediction) {
+        1 => (String::new(), ""),
+        requests => (format!(", all {}", number::whole(requests)), "for 1 request: "),
+    };
+    let mut heads = vec!["service".to_owned(), format!("calls{all}")];
+    if drawn {
+        heads.extend(["mean", "deviation"].map(|head| format!("{head}{all}")));
+    }
+    if spread {
+        heads.extend(["half", "90 %", "99 %"].map(|head| format!("{of_one}{head}, at most")));
+    }
+    heads.extend(rated.then(|| "a second".to_owned()));
     let mut table = Table::new(&heads);
     for row in &prediction.services {
         let mut cells = vec![escaped(&row.service), number::expected(&row.predicted)];
@@ -194,17 +200,13 @@ fn services(prediction: &Prediction) -> Table {
     table
 }
 
-fn changes(title: &str, bottom: &str, rows: &[&Change]) -> Table {
-    let at = format!("at {}", escaped(bottom));
+fn changes(title: &str, prediction: &Prediction, rows: &[&Change]) -> Table {
+    let at = escaped(&edited::at(prediction));
     let mut table = Table::new(&[title, at.as_str(), "you edit", "it gives up"]);
     for change in rows {
-        let left = match change.ceiling {
-            Some(ceiling) => format!("{} at most", number::mean(ceiling)),
-            None => number::cell(change.bottom),
-        };
         table.row([
             escaped(&change.change),
-            left,
+            edited::left(change),
             escaped(&change.edits),
             escaped(&change.gives_up),
         ]);
@@ -223,8 +225,8 @@ fn shares(shares: &[Share]) -> Table {
         table.row([
             number::share(share.failing),
             escaped(&share.policy),
-            number::or_dash(share.mean, number::mean),
-            number::or_dash(share.still_fails, number::share),
+            bought::calls(share),
+            escaped(&bought::failed(share)),
         ]);
     }
     table
@@ -370,12 +372,13 @@ impl Page {
 struct Table(Vec<String>);
 
 impl Table {
-    fn new(heads: &[&str]) -> Self {
+    fn new<S: AsRef<str>>(heads: &[S]) -> Self {
         let rule = heads
             .iter()
             .enumerate()
             .map(|(place, _)| if place == 0 { "---" } else { "---:" });
         let rule = rule.collect::<Vec<_>>().join(" | ");
+        let heads: Vec<&str> = heads.iter().map(AsRef::as_ref).collect();
         Self(vec![format!("| {} |", heads.join(" | ")), format!("| {rule} |")])
     }
 
@@ -595,7 +598,6 @@ harness run --seed 27
     #[test]
     fn a_sweep_is_one_row_for_each_value() {
         let page = sweep(&samples::sweep());
-        println!("{page}");
         assert!(page.contains("| p | calls for 1 request, predicted |"), "{page}");
         assert!(
             page.contains("| 1 | 3.00 | 3.00 | 100 % | 100 % | **AS PREDICTED** |"),
@@ -606,11 +608,108 @@ harness run --seed 27
     #[test]
     fn a_prediction_has_what_to_change_and_what_it_buys() {
         let page = prediction(&samples::prediction());
-        println!("{page}");
         assert!(
             page.starts_with("### ") && page.contains("| you edit | it gives up |"),
             "{page}"
         );
         assert!(page.contains("```sh\nharness predict"), "{page}");
+    }
+
+    #[test]
+    fn no_share_is_written_as_an_impossibility_nor_a_sure_count_as_an_average() {
+        let page = prediction(&samples::prediction_full());
+        for line in [
+            "| 50 % | as it is | 2.00 | 7.5e-9 |",
+            "| 90 % | as it is | 9.42 | \\< 1e-300 |",
+            "| 100 % | as it is | 27 | 100 % |",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_at_most() {
+        let page = prediction(&samples::prediction_full());
+        assert!(
+            page.contains("| half, at most | 90 %, at most | 99 %, at most |"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn a_budget_is_told_as_on_the_screen() {
+        let mut sums = samples::prediction_full();
+        let page = prediction(&sums);
+        let text = "3 layers can retry. With a budget of 20 % at each of them: 1.728 calls at inventory for 1 request, at most.";
+        assert!(page.lines().any(|line| line == text), "{page}");
+        assert!(page.contains("| 20 % budget, all 3 layers | 1.728 at most |"), "{page}");
+        if let Some(budget) = &mut sums.budget {
+            (budget.layers, budget.bottom) = (0, 1.0);
+        }
+        let page = prediction(&sums);
+        assert!(
+            page.contains("\n\nNobody retries here: a budget has nothing to limit.\n\n"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn totals_and_what_is_of_one_request_are_told_apart() {
+        let mut sums = samples::prediction_full();
+        sums.scenario = serde_json::json!({"load": {"requests": 40}});
+        for row in &mut sums.services {
+            (row.predicted.kind, row.predicted.mean, row.predicted.sd) =
+                (PredictionKind::Statistical, Some(80.0), Some(8.944));
+        }
+        let page = prediction(&sums);
+        assert!(
+            page.contains(
+                "| service | calls, all 40 | mean, all 40 | deviation, all 40 | for 1 request: half, at most \
+                 | for 1 request: 90 %, at most | for 1 request: 99 %, at most | a second |"
+            ),
+            "{page}"
+        );
+        assert!(
+            page.contains("| One edit | at inventory for 1, at most | you edit |"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn a_service_that_calls_several_times_is_told_on_every_page() {
+        let scenario = serde_json::json!({"services": {"checkout": {"calls": 2, "fan_out": "parallel"}}});
+        let sentence = "checkout calls pricing 2 times for each call that arrives there, all at once.";
+        let mut report = samples::headline();
+        report.scenario = scenario.clone();
+        let page = run(&report);
+        assert!(page.contains(sentence), "{page}");
+        let mut sums = samples::prediction();
+        (sums.scenario, sums.formula) = (scenario, "3 x 2 calls x 3 x 3".to_owned());
+        let page = prediction(&sums);
+        assert!(page.contains(sentence), "{page}");
+        assert!(page.contains("\n\nMultiplied: 3 x 2 calls x 3 x 3.\n\n"), "{page}");
+    }
+
+    #[test]
+    fn a_run_says_what_was_drawn_and_what_was_in_vain() {
+        let mut report = samples::thousand();
+        report.services[3].predicted.mean = Some(26_000.0);
+        report.work = Some(crate::report::Work {
+            arrivals: 40_000,
+            needed: 3_600,
+            in_vain: 36_400,
+        });
+        let page = run(&report);
+        for line in [
+            "- in vain: 36,400 of 40,000 arrivals at the services",
+            "- drawn: with seed 27; 26,000 would arrive on average",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+        }
+        report.notes = vec![crate::report::Note {
+            kind: "timing".to_owned(),
+            text: "The counts depend on time.".to_owned(),
+        }];
+        assert!(run(&report).contains("\n- timing: The counts depend on time.\n"));
     }
 }

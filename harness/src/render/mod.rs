@@ -1,7 +1,9 @@
 //! What people and programs get to read: a report becomes text, a page, a figure or JSON here.
 //!
-//! [`text`], [`markdown`], [`svg`] and [`json`] are pure; [`print`] and [`print_error`] are the only way to the terminal. Nothing in here
-//! counts or judges: every figure is the report's own, or a difference or a sum of its figures.
+//! [`text`], [`markdown`], [`svg`] and [`json`] are pure; [`print`] and [`print_error`] are the only way to the terminal.
+//! Nothing in here counts or judges: a figure that a report does not hold is not shown, but for how two of its figures differ,
+//! how many whole times one goes into another, and their sum where one line stands for many. Whatever else is computed here
+//! is a place on the screen or the page.
 
 pub mod json;
 pub mod markdown;

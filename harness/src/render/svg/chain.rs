@@ -13,9 +13,7 @@ use crate::{
         prediction as sums, run as single,
         words::shown,
     },
-    report::{
-        Arrival, Comparison, Count, Predicted, Prediction, PredictionKind, Report, Service, ServiceKind, Verdict,
-    },
+    report::{Arrival, Comparison, Count, Prediction, PredictionKind, Report, Service, ServiceKind, Verdict},
 };
 use std::{collections::HashMap, fmt::Write as _};
 
@@ -215,7 +213,7 @@ fn counted(report: &Report, row: &Service, marks: Option<Vec<Mark>>) -> Row {
         );
     }
     let predicted = &row.predicted;
-    let agrees = row.received.is_none_or(|received| is_within(predicted, received));
+    let agrees = row.received.is_none_or(|received| predicted.agrees(received));
     let missed = predicted
         .mean_for_one(requests)
         .unwrap_or_else(|| predicted.most_for_one(requests));
@@ -240,10 +238,6 @@ fn counted(report: &Report, row: &Service, marks: Option<Vec<Mark>>) -> Row {
 
 fn whole(number: u64) -> Count {
     Count::Of(number.into())
-}
-
-fn is_within(predicted: &Predicted, received: u64) -> bool {
-    (predicted.min..=predicted.max).contains(&whole(received))
 }
 
 /// What was predicted for a service where that is not the very count.
@@ -390,13 +384,10 @@ fn sent_to(prediction: &Prediction, service: &str) -> Count {
 
 /// The calls of one request as predicted, where each service is called equally often by each call to the one above it.
 fn regular(prediction: &Prediction, sent: &[Count]) -> Vec<Option<Vec<Mark>>> {
-    let requests = u128::from(sums::requests(prediction).max(1));
+    let requests = sums::requests(prediction);
     let mut rows = Vec::new();
     for (row, sent) in prediction.services.iter().zip(sent) {
-        let of_one = |count: Count| match count {
-            Count::Of(count) if count.is_multiple_of(requests) => usize::try_from(count / requests).ok(),
-            _ => None,
-        };
+        let of_one = |count: Count| usize::try_from(count.for_one(requests)?).ok();
         let is_exact = row.predicted.min == row.predicted.max;
         let marks = of_one(row.predicted.max)
             .filter(|_| is_exact)

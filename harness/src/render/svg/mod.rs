@@ -1,8 +1,8 @@
 //! Results as figures that stand on their own: title, units, command, seed and version in the picture, readable in grey.
 //!
 //! Pure: a report in, the text of a file out, the same bytes each time. [`page`] is the sheet, [`chain`] says what is drawn of calls on
-//! their way down, [`tree`] where each stands, [`rows`] draws them, and [`curves`] draws a sweep. Figures are the report's own, or sums and
-//! differences of its figures; whatever else is computed here is a place on the page.
+//! their way down, [`tree`] where each stands, [`rows`] draws them, and [`curves`] draws a sweep. Figures are the report's
+//! own; whatever else is computed here is a place on the page.
 
 mod chain;
 mod curves;

@@ -6,7 +6,7 @@ use super::{
     Style, command, hidden, number, run, traces,
     words::{self, LABEL, Screen, shown},
 };
-use crate::report::{Comparison, Operations, Predicted, Report, Service, ServiceKind, Verdict};
+use crate::report::{Comparison, Operations, Predicted, Report, Service, ServiceKind, Verdict, arrivals};
 use std::fmt::Write as _;
 
 /// Most runs beside each other.
@@ -101,9 +101,9 @@ pub(in crate::render) fn sides(runs: &[Report]) -> Vec<Side> {
 
 fn side(report: &Report) -> Side {
     let typed = report.command.strip_prefix("run ").unwrap_or_default();
-    let typed = typed.split(" --expect").next().unwrap_or_default();
-    if !typed.starts_with('-') && command::count(typed) > 1 {
-        return Side::Typed(typed.to_owned());
+    let typed = command::without(typed, &["--expect"], "");
+    if !typed.starts_with('-') && command::count(&typed) > 1 {
+        return Side::Typed(typed);
     }
     let chain = shown(&report.chain);
     let name = name(report);
@@ -234,7 +234,9 @@ pub(in crate::render) fn rows(runs: &[Report]) -> Vec<Row> {
     ] {
         let has = |report: &Report| report.services.iter().any(|row| row.kind == kind);
         if runs.iter().any(has) {
-            add(label, counted(&|report| sum(report, kind)));
+            // A run without any has no sum.
+            let all = |report: &Report| has(report).then(|| arrivals(&report.services, kind)).flatten();
+            add(label, counted(&all));
         }
     }
     let vain = |report: &Report| report.work.map(|work| work.in_vain);
@@ -371,11 +373,4 @@ fn tight(predicted: &Predicted) -> String {
         _ if full.len() > 13 => format!("<={}", number::cell(predicted.max)),
         _ => full,
     }
-}
-
-/// What arrived at all rows of a kind together; none where a count is unknown, or where there are none.
-fn sum(report: &Report, kind: ServiceKind) -> Option<u64> {
-    let mut rows = report.services.iter().filter(|row| row.kind == kind).peekable();
-    rows.peek()?;
-    rows.try_fold(0_u64, |sum, row| sum.checked_add(row.received?))
 }

@@ -5,6 +5,7 @@ use super::{
     words::{self, WIDTH},
 };
 use crate::report::{Arrival, Count, Report, Service, ServiceKind};
+use chassis::call::{AttemptPath, Step};
 
 /// Most letters in a row.
 const LETTERS: u64 = 27;
@@ -146,16 +147,13 @@ pub(super) fn marks(report: &Report, service: &str, received: Option<u64>) -> Op
     Some(if apart.len() <= GROUPED { apart } else { letters(false) })
 }
 
-/// The request, then each layer's step: the call, where it is not the first, over the attempt.
+/// The request, then each layer's step, in the order in which they stand; behind all others for what is no path.
 pub(in crate::render) fn steps(path: &str) -> Vec<u64> {
-    let step = |step: &str| {
-        let (call, attempt) = step.split_once('-').unwrap_or(("1", step));
-        let (call, attempt) = (call.parse::<u64>().ok()?, attempt.parse::<u64>().ok()?);
-        Some((call << 32) | attempt)
+    let Some(path) = AttemptPath::read(path) else {
+        return vec![u64::MAX];
     };
-    path.split([':', '.'])
-        .map(|each| step(each).unwrap_or(u64::MAX))
-        .collect()
+    let steps = path.attempts.into_iter().map(Step::number);
+    std::iter::once(path.request).chain(steps).collect()
 }
 
 /// A bar as long as its share of the largest.
@@ -360,6 +358,13 @@ mod tests {
         );
         assert_eq!(bottom_fault("client > web x3 > db fail:first=2"), Some("fail:first=2"));
         assert_eq!(bottom_fault("client > web x3 > db"), None);
+    }
+
+    #[test]
+    fn paths_stand_in_the_order_of_their_numbers_and_foreign_ones_behind_them() {
+        let mut paths = ["b", "1:2-1.1", "1:10.1", "1:2.10", "1:2.2", "1:x", "1:2"];
+        paths.sort_by_cached_key(|path| steps(path));
+        assert_eq!(paths, ["1:2", "1:2.2", "1:2.10", "1:10.1", "1:2-1.1", "b", "1:x"]);
     }
 
     #[test]

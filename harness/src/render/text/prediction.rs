@@ -1,8 +1,8 @@
 //! The screen of the arithmetic alone: the answer, the picture, what to change (`changes`), what a policy costs and buys
 //! (`shares`), what the figures rest on. Start at [`prediction`].
 
-mod changes;
-mod shares;
+pub(in crate::render) mod changes;
+pub(in crate::render) mod shares;
 
 use super::{
     Style, command, fan_out, number,
@@ -10,7 +10,7 @@ use super::{
     words::{self, Screen, WIDTH, sentence, shown},
 };
 use crate::{
-    report::{BudgetCeiling, Count, Distribution, Prediction, PredictionKind, ServiceKind, Tries},
+    report::{BudgetCeiling, Count, Distribution, PredictedService, Prediction, PredictionKind, ServiceKind, Tries},
     scenario::{DEFAULT_MAX_CALLS, check_deadline},
 };
 use chassis::{
@@ -44,7 +44,7 @@ pub fn prediction(prediction: &Prediction, program: &str, style: Style) -> Strin
     screen.gap();
     shares::table(&mut screen, prediction);
     screen.gap();
-    screen.lines(budget(prediction));
+    screen.lines(budget(prediction).iter().flat_map(|text| words::wrapped("", 0, text)));
     if let Some(capacity) = &prediction.capacity {
         screen.lines(words::wrapped("", 0, &number::in_sentence(&sentence(&capacity.text))));
     }
@@ -309,11 +309,7 @@ pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
             .find(|tries| tries.caller == caller)
             .map_or(1, |tries| tries.tries)
     };
-    let services: Vec<_> = prediction
-        .services
-        .iter()
-        .filter(|row| row.kind == ServiceKind::Service)
-        .collect();
+    let services: Vec<_> = services(prediction).collect();
     let client = prediction
         .chain
         .split('>')
@@ -347,8 +343,7 @@ pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
         arrows.push(picture::arrow(tries(&row.service)));
     }
     let mut lines = picture::chain(&nodes, &arrows);
-    let callers = nodes.iter().skip(1).map(|node| node.name.as_str());
-    for sentence in fan_out::sentences(&prediction.scenario, callers) {
+    for sentence in several_calls(prediction) {
         lines.extend(words::wrapped("", 0, &sentence));
     }
     if requests(prediction) > 1 {
@@ -358,6 +353,19 @@ pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
         ));
     }
     lines
+}
+
+fn services(prediction: &Prediction) -> impl Iterator<Item = &PredictedService> {
+    prediction
+        .services
+        .iter()
+        .filter(|row| row.kind == ServiceKind::Service)
+}
+
+/// What services do that call the next one several times, in sentences.
+pub(in crate::render) fn several_calls(prediction: &Prediction) -> Vec<String> {
+    let names = services(prediction).map(|row| row.service.as_str());
+    fan_out::sentences(&prediction.scenario, names)
 }
 
 /// Whether the count at the bottom is one number.
@@ -445,33 +453,28 @@ fn spread(prediction: &Prediction) -> Vec<String> {
     words::wrapped("", 0, &text)
 }
 
-/// The ceiling that was asked for.
-fn budget(prediction: &Prediction) -> Vec<String> {
-    let Some(BudgetCeiling {
+/// The ceiling that was asked for, in a sentence.
+pub(in crate::render) fn budget(prediction: &Prediction) -> Option<String> {
+    let BudgetCeiling {
         percent,
         layers,
         bottom,
-    }) = prediction.budget
-    else {
-        return Vec::new();
-    };
+    } = prediction.budget?;
+    if layers == 0 {
+        return Some("Nobody retries here: a budget has nothing to limit.".to_owned());
+    }
     let name = shown(&prediction.bottom.service);
-    let text = if layers == 0 {
-        "Nobody retries here: a budget has nothing to limit.".to_owned()
+    let at = if layers == 1 {
+        "the layer that retries"
     } else {
-        let at = if layers == 1 {
-            "the layer that retries"
-        } else {
-            "each of them"
-        };
-        let layers = number::of(layers, "layer");
-        let [percent, bottom] = [percent, bottom].map(number::ceiling);
-        let calls = if bottom == "1" { "call" } else { "calls" };
-        format!(
-            "{layers} can retry. With a budget of {percent} % at {at}: {bottom} {calls} at {name} for 1 request, at most."
-        )
+        "each of them"
     };
-    words::wrapped("", 0, &text)
+    let layers = number::of(layers, "layer");
+    let [percent, bottom] = [percent, bottom].map(number::ceiling);
+    let calls = if bottom == "1" { "call" } else { "calls" };
+    Some(format!(
+        "{layers} can retry. With a budget of {percent} % at {at}: {bottom} {calls} at {name} for 1 request, at most."
+    ))
 }
 
 /// The command that measures what was predicted, with the time that it takes; `None` where a run would refuse so many

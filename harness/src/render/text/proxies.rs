@@ -4,7 +4,7 @@ use super::{
     number,
     words::{self, shown},
 };
-use crate::report::{Count, Report, Service, ServiceKind};
+use crate::report::{Report, Service, ServiceKind};
 
 /// Proxies that are named one by one, at most.
 const NAMED: usize = 6;
@@ -32,10 +32,8 @@ pub(super) fn block(report: &Report) -> Vec<String> {
 
 /// Whether the witnesses of a proxy say what was predicted. An Envoy makes no spans: there is one witness less.
 fn agrees(row: &Service) -> bool {
-    row.received.is_some_and(|received| {
-        let received = Count::Of(received.into());
-        row.predicted.min <= received && received <= row.predicted.max
-    }) && row.traced.is_none_or(|traced| Some(traced) == row.received)
+    row.received.is_some_and(|received| row.predicted.agrees(received))
+        && row.traced.is_none_or(|traced| Some(traced) == row.received)
 }
 
 /// What arrived at each proxy: `frontend-proxy 3, checkout-proxy 27, as predicted`.

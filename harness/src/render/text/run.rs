@@ -119,7 +119,7 @@ fn as_predicted(report: &Report, bottom: &Service) -> String {
 }
 
 fn not_as_predicted(report: &Report, bottom: &Service) -> String {
-    let differs = |row: &&Service| row.received.is_some_and(|received| !agrees(&row.predicted, received));
+    let differs = |row: &&Service| row.received.is_some_and(|received| !row.predicted.agrees(received));
     // The bottom service first: that is where a multiplication shows most. A proxy only where nothing else differs.
     let mut services: Vec<&Service> = report.services.iter().rev().collect();
     services.sort_by_key(|row| row.kind == ServiceKind::Sidecar);
@@ -164,11 +164,6 @@ fn not_as_predicted(report: &Report, bottom: &Service) -> String {
         number::of(bottom.received.unwrap_or(0), "call"),
         shown(&bottom.service)
     )
-}
-
-fn agrees(predicted: &Predicted, received: u64) -> bool {
-    let received = Count::Of(received.into());
-    predicted.min <= received && received <= predicted.max
 }
 
 /// "27 were predicted. That is 4 times as many."
@@ -287,26 +282,28 @@ fn chain(report: &Report) -> Vec<String> {
     picture::chain(&nodes, &arrows)
 }
 
-/// What else the counts have to tell.
-pub(super) fn details(screen: &mut Screen, report: &Report) {
+/// What the counts have to tell besides, each sentence with its label.
+pub(in crate::render) fn told(report: &Report) -> Vec<(&str, String)> {
     let services = picture::services(report).map(|row| row.service.as_str());
-    for sentence in fan_out::sentences(&report.scenario, services) {
-        screen.lines(words::labelled("calls", &sentence));
-    }
-    for (label, text) in [
+    let calls = fan_out::sentences(&report.scenario, services);
+    let counted = [
         ("work done", work_done(report)),
         ("in vain", in_vain(report)),
         ("drawn", drawn(report)),
-    ] {
-        if let Some(text) = text {
-            screen.lines(words::labelled(label, &text));
-        }
-    }
-    for note in &report.notes {
-        screen.lines(words::labelled(&note.kind, &sanitize_message(&note.text)));
-    }
-    for text in client_faults(report) {
-        screen.lines(words::labelled("fault", &text));
+    ];
+    let notes = report.notes.iter();
+    let notes = notes.map(|note| (note.kind.as_str(), sanitize_message(&note.text)));
+    let mut told: Vec<(&str, String)> = calls.into_iter().map(|text| ("calls", text)).collect();
+    told.extend(counted.into_iter().filter_map(|(label, text)| Some((label, text?))));
+    told.extend(notes);
+    told.extend(client_faults(report).map(|text| ("fault", text)));
+    told
+}
+
+/// What else the counts have to tell.
+pub(super) fn details(screen: &mut Screen, report: &Report) {
+    for (label, text) in told(report) {
+        screen.lines(words::labelled(label, &text));
     }
     refusals(screen, report);
     let arrivals = odd_arrivals(report);
@@ -614,7 +611,7 @@ fn what_holds(report: &Report) -> (&'static str, String) {
         rows.map(|row| shown(&row.service)).collect()
     };
     let unread = names(&|row| row.received.is_none());
-    let parted = names(&|row| row.received.is_some_and(|received| !agrees(&row.predicted, received)));
+    let parted = names(&|row| row.received.is_some_and(|received| !row.predicted.agrees(received)));
     let (label, mut text) = match (parted.is_empty(), unread.is_empty()) {
         (true, true) => ("What holds", "received agrees with the prediction.".to_owned()),
         (true, false) => (

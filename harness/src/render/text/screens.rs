@@ -917,6 +917,15 @@ fn sides_that_differ_by_a_flag_look_different() {
 }
 
 #[test]
+fn what_is_asked_for_is_no_expectation_of_a_side() {
+    let mut both = samples::comparison();
+    let words = "'web x3 > db down' --item 'a --expect b' -n 81";
+    both.runs[0].command = format!("run {words} --expect 3");
+    let text = comparison(&both, "harness", Style::Plain);
+    assert!(text.contains(&format!("\n1   {words}\n")), "{text}");
+}
+
+#[test]
 fn the_headline_comparison() {
     assert_eq!(
         demo(&samples::comparison(), PROGRAM, Style::Plain),

@@ -69,11 +69,7 @@ impl Columns {
     fn of<'a>(prediction: &Prediction, rows: impl Iterator<Item = &'a Row<'a>>) -> Self {
         let rows: Vec<_> = rows.collect();
         let widest = |text: &dyn Fn(&Change) -> String| rows.iter().map(|(change, _)| text(change).len()).max();
-        // What a change leaves is told of one request, and the headline of all of them.
-        let of_one = if requests(prediction) > 1 { " for 1" } else { "" };
-        // Where chance or order decides, what a change leaves is the worst case, and the headline's figure is not.
-        let most = if is_exact(prediction) { "" } else { ", at most" };
-        let at = format!("at {}{of_one}{most}", words::name(&prediction.bottom.service, 17));
+        let at = at(prediction);
         let name = widest(&|change| format!("  {}", shown(&change.change)))
             .unwrap_or(0)
             .min(NAME);
@@ -126,8 +122,17 @@ impl Columns {
     }
 }
 
+/// Over what a change leaves.
+pub(in crate::render) fn at(prediction: &Prediction) -> String {
+    // It is told of one request, and the headline of all of them.
+    let of_one = if requests(prediction) > 1 { " for 1" } else { "" };
+    // Where chance or order decides, it is the worst case, and the headline's figure is not.
+    let most = if is_exact(prediction) { "" } else { ", at most" };
+    format!("at {}{of_one}{most}", words::name(&prediction.bottom.service, 17))
+}
+
 /// What a change leaves.
-fn left(change: &Change) -> String {
+pub(in crate::render) fn left(change: &Change) -> String {
     change.ceiling.map_or_else(
         || number::count(change.bottom),
         |ceiling| format!("{} at most", number::ceiling(ceiling)),

@@ -13,9 +13,8 @@ const CELL: usize = 10;
 
 /// The calls at the bottom and the requests that still fail, for each policy a row; nothing where no figure is known.
 pub(super) fn table(screen: &mut Screen, prediction: &Prediction) {
-    let shares = &prediction.shares;
-    // Where all calls fail, the headline and the changes have said it.
-    if !shares.iter().any(|share| share.failing < 1.0 && share.mean.is_some()) {
+    let shares = known(prediction);
+    if shares.is_empty() {
         return;
     }
     let mut policies: Vec<&str> = shares.iter().map(|share| share.policy.as_str()).collect();
@@ -44,13 +43,26 @@ pub(super) fn table(screen: &mut Screen, prediction: &Prediction) {
 
 type Figure = fn(&Share) -> String;
 
-fn calls(share: &Share) -> String {
+/// The shares; none where no figure is known of any.
+pub(in crate::render) fn known(prediction: &Prediction) -> &[Share] {
+    // Where all calls fail, the headline and the changes have said it.
+    let is_known = |share: &Share| share.failing < 1.0 && share.mean.is_some();
+    if prediction.shares.iter().any(is_known) {
+        &prediction.shares
+    } else {
+        &[]
+    }
+}
+
+/// Calls at the bottom for one request: an average, or a sure count.
+pub(in crate::render) fn calls(share: &Share) -> String {
     let is_sure = share.sd == Some(0.0);
     let written = if is_sure { number::factor } else { number::mean };
     share.mean.map_or_else(|| "-".to_owned(), written)
 }
 
-fn failed(share: &Share) -> String {
+/// How many requests still fail.
+pub(in crate::render) fn failed(share: &Share) -> String {
     match share.still_fails {
         // What a floating-point number does not hold is no certainty.
         Some(0.0) if share.mean > Some(0.0) => "< 1e-300".to_owned(),
