@@ -9,11 +9,9 @@ use super::text::{
     prediction::shares as bought, run as of_run, sweep as curve, words,
 };
 use crate::report::{
-    Advice, Change, Comparison, Count, Expected, Link, Prediction, PredictionKind, Report, Scope, Share, Sweep, Verdict,
+    Advice, Change, Comparison, Count, Expected, Link, Prediction, PredictionKind, Report, Share, Sweep, Verdict,
 };
 
-/// How the program is called on a page that others read.
-const PROGRAM: &str = "harness";
 /// Reasons of one run, at most.
 const REASONS: usize = 8;
 
@@ -134,7 +132,7 @@ pub fn prediction(prediction: &Prediction) -> String {
         page.paragraph(&escaped(&chances.join(" ")));
     }
     page.table(&services(prediction));
-    for (title, scope) in [("One edit", Scope::OneEdit), ("Several edits", Scope::SeveralEdits)] {
+    for (title, scope) in words::SCOPES {
         let rows: Vec<&Change> = prediction
             .changes
             .iter()
@@ -359,7 +357,7 @@ impl Page {
     fn commands<'a>(&mut self, commands: impl IntoIterator<Item = &'a str>) {
         let lines = commands
             .into_iter()
-            .flat_map(|line| command::wrapped("", PROGRAM, line));
+            .flat_map(|line| command::wrapped("", command::PROGRAM, line));
         self.0.push(fence(&lines.collect::<Vec<_>>()));
     }
 

@@ -106,18 +106,13 @@ fn side(report: &Report) -> Side {
         return Side::Typed(typed);
     }
     let chain = shown(&report.chain);
-    let name = name(report);
+    let name = shown(report.name());
     // A chain line of the user's own has no name worth a word.
     Side::Told(if name.is_empty() || typed.starts_with('\'') {
         chain
     } else {
         format!("{name}: {chain}")
     })
-}
-
-fn name(report: &Report) -> String {
-    let name = report.scenario.get("name").and_then(serde_json::Value::as_str);
-    name.map(shown).unwrap_or_default()
 }
 
 fn bottom(report: &Report) -> Option<u64> {
