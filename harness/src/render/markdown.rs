@@ -12,9 +12,6 @@ use crate::report::{
     Advice, Change, Comparison, Count, Expected, Link, Prediction, PredictionKind, Report, Share, Sweep, Verdict,
 };
 
-/// Reasons of one run, at most.
-const REASONS: usize = 8;
-
 /// One run.
 pub fn run(report: &Report) -> String {
     let mut page = Page::headed(&of_run::headline(report));
@@ -271,18 +268,12 @@ fn of_several(label: &str, report: &Report) -> Vec<String> {
 
 /// Why there is no agreement, and what was expected and did not come.
 fn problems(label: &str, report: &Report) -> Vec<String> {
-    let reasons = report.reasons.iter().take(REASONS);
-    let mut texts: Vec<String> = reasons
-        .map(|reason| {
-            format!(
-                "{label}{}",
-                escaped(&number::in_sentence(&words::sentence(&reason.text)))
-            )
-        })
-        .collect();
-    let more = report.reasons.len().saturating_sub(REASONS);
-    if more > 0 {
-        texts.push(format!("{label}{} more are in the report.", number::whole(more as u64)));
+    let mut texts = Vec::new();
+    for (head, sentences) in of_run::why(report) {
+        for (place, text) in sentences.iter().enumerate() {
+            let head = if place == 0 { format!("{head}: ") } else { String::new() };
+            texts.push(format!("{label}{}", escaped(&format!("{head}{text}"))));
+        }
     }
     let missed = report.expected.iter().filter(|expected| !expected.met);
     texts.extend(missed.map(|Expected { text, .. }| format!("{label}{}", escaped(&words::sentence(text)))));
@@ -709,5 +700,41 @@ harness run --seed 27
             text: "The counts depend on time.".to_owned(),
         }];
         assert!(run(&report).contains("\n- timing: The counts depend on time.\n"));
+    }
+
+    #[test]
+    fn why_there_is_no_verdict_is_said_once() {
+        let mut report = samples::incomplete();
+        report.operations.not_sent = 299;
+        let reason = |kind: &str, text: &str| crate::report::Reason {
+            kind: kind.to_owned(),
+            text: text.to_owned(),
+        };
+        report.reasons = vec![
+            reason("not_sent", "Requests that were planned and never started: 299."),
+            reason("requests_sent", "Requests planned: 300; started: 1."),
+            reason("late_spans", "1 span came late."),
+        ];
+        report.scenario = serde_json::json!({"load": {"rate": 1_000_000}});
+        let page = run(&report);
+        assert!(
+            page.starts_with("### No verdict. Requests that were planned and never started: 299.\n"),
+            "{page}"
+        );
+        assert!(
+            page.matches("never started").count() == 1 && !page.contains("started: 1."),
+            "{page}"
+        );
+        assert!(
+            page.contains("\n- Why: 1 span came late.\n- Way on: a lower --rate"),
+            "{page}"
+        );
+        let page = run(&samples::hidden());
+        assert!(
+            page.contains(
+                "\n- How we know: pricing sent 27 attempts, by its own count and by its spans.\n- inventory received"
+            ),
+            "{page}"
+        );
     }
 }
