@@ -21,7 +21,7 @@ pub fn run(report: &Report) -> String {
         escaped(&of_run::outcome(&report.operations))
     ));
     page.paragraph(&format!("Chain: {}", escaped(&report.chain)));
-    let mut table = Table::new(&["service", "predicted", "received", "traced", "for 1 request"]);
+    let mut table = Table::new(&["service"], &["predicted", "received", "traced", "for 1 request"], &[]);
     for row in &report.services {
         table.row([
             escaped(&row.service),
@@ -58,9 +58,8 @@ pub fn comparison(comparison: &Comparison) -> String {
         page.paragraph(&escaped(&text));
     }
     let title = escaped(&beside::title(runs));
-    let mut heads = vec![title.as_str()];
-    heads.extend(labels.iter().map(String::as_str));
-    let mut table = Table::new(&heads);
+    let heads: Vec<&str> = labels.iter().map(String::as_str).collect();
+    let mut table = Table::new(&[&title], &heads, &[]);
     for row in beside::rows(runs) {
         table.row(
             std::iter::once(&row.label)
@@ -81,14 +80,13 @@ pub fn comparison(comparison: &Comparison) -> String {
 pub fn sweep(sweep: &Sweep) -> String {
     let mut page = Page::headed(&curve::headline(sweep));
     let over = escaped(&sweep.over);
-    let mut table = Table::new(&[
-        over.as_str(),
+    let figures = [
         "calls for 1 request, predicted",
         "received",
         "requests that fail, predicted",
         "failed",
-        "",
-    ]);
+    ];
+    let mut table = Table::new(&[&over], &figures, &[""]);
     for point in &sweep.points {
         table.row([
             escaped(&point.value),
@@ -165,7 +163,7 @@ fn services(prediction: &Prediction) -> Table {
         1 => (String::new(), ""),
         requests => (format!(", all {}", number::whole(requests)), "for 1 request: "),
     };
-    let mut heads = vec!["service".to_owned(), format!("calls{all}")];
+    let mut heads = vec![format!("calls{all}")];
     if drawn {
         heads.extend(["mean", "deviation"].map(|head| format!("{head}{all}")));
     }
@@ -173,7 +171,8 @@ fn services(prediction: &Prediction) -> Table {
         heads.extend(["half", "90 %", "99 %"].map(|head| format!("{of_one}{head}, at most")));
     }
     heads.extend(rated.then(|| "a second".to_owned()));
-    let mut table = Table::new(&heads);
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let mut table = Table::new(&["service"], &heads, &[]);
     for row in &prediction.services {
         let mut cells = vec![escaped(&row.service), number::expected(&row.predicted)];
         if drawn {
@@ -197,7 +196,7 @@ fn services(prediction: &Prediction) -> Table {
 
 fn changes(title: &str, prediction: &Prediction, rows: &[&Change]) -> Table {
     let at = escaped(&edited::at(prediction));
-    let mut table = Table::new(&[title, at.as_str(), "you edit", "it gives up"]);
+    let mut table = Table::new(&[title], &[&at], &["you edit", "it gives up"]);
     for change in rows {
         table.row([
             escaped(&change.change),
@@ -210,12 +209,11 @@ fn changes(title: &str, prediction: &Prediction, rows: &[&Change]) -> Table {
 }
 
 fn shares(shares: &[Share]) -> Table {
-    let mut table = Table::new(&[
-        "calls that fail",
-        "policy",
-        "calls for 1 request",
-        "requests that still fail",
-    ]);
+    let mut table = Table::new(
+        &["calls that fail", "policy"],
+        &["calls for 1 request", "requests that still fail"],
+        &[],
+    );
     for share in shares {
         table.row([
             number::share(share.failing),
@@ -228,7 +226,7 @@ fn shares(shares: &[Share]) -> Table {
 }
 
 fn advice(advice: &[Advice]) -> Table {
-    let mut table = Table::new(&["change", "you edit", "requests", "predicted", "received", ""]);
+    let mut table = Table::new(&["change", "you edit"], &["requests", "predicted", "received"], &[""]);
     for row in advice {
         table.row([
             escaped(&row.change),
@@ -243,7 +241,7 @@ fn advice(advice: &[Advice]) -> Table {
 }
 
 fn links(links: &[Link]) -> Table {
-    let mut table = Table::new(&["link", "sent", "received", "factor"]);
+    let mut table = Table::new(&["link"], &["sent", "received", "factor"], &[]);
     for link in links {
         table.row([
             format!("{} \\> {}", escaped(&link.from), escaped(&link.to)),
@@ -357,18 +355,22 @@ impl Page {
     }
 }
 
-/// A table; its first column is of words, the others are of figures.
+/// A table: words begin at the left, figures end at the right.
 struct Table(Vec<String>);
 
 impl Table {
-    fn new<S: AsRef<str>>(heads: &[S]) -> Self {
-        let rule = heads
-            .iter()
-            .enumerate()
-            .map(|(place, _)| if place == 0 { "---" } else { "---:" });
-        let rule = rule.collect::<Vec<_>>().join(" | ");
-        let heads: Vec<&str> = heads.iter().map(AsRef::as_ref).collect();
-        Self(vec![format!("| {} |", heads.join(" | ")), format!("| {rule} |")])
+    /// Columns of words, of figures behind them, of words behind those, by their heads, whose foreign parts are escaped already.
+    fn new(words: &[&str], figures: &[&str], more: &[&str]) -> Self {
+        let heads = [words, figures, more].concat().join(" | ");
+        let rules = [
+            vec!["---"; words.len()],
+            vec!["---:"; figures.len()],
+            vec!["---"; more.len()],
+        ];
+        Self(vec![
+            format!("| {heads} |"),
+            format!("| {} |", rules.concat().join(" | ")),
+        ])
     }
 
     /// Cells whose foreign parts are escaped already.
@@ -736,5 +738,18 @@ harness run --seed 27
             ),
             "{page}"
         );
+    }
+
+    #[test]
+    fn columns_of_words_begin_at_the_left_and_figures_end_at_the_right() {
+        let page = prediction(&samples::prediction());
+        assert!(
+            page.contains("| One edit | at inventory | you edit | it gives up |\n| --- | ---: | --- | --- |"),
+            "{page}"
+        );
+        let page = prediction(&samples::prediction_full());
+        assert!(page.contains("| --- | --- | ---: | ---: |"), "{page}");
+        let page = run(&samples::full());
+        assert!(page.contains("| --- | --- | ---: | ---: | ---: | --- |"), "{page}");
     }
 }
