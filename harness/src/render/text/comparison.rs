@@ -216,13 +216,10 @@ pub(in crate::render) fn rows(runs: &[Report]) -> Vec<Row> {
     add("received", counted(&bottom));
     add(AGAINST, against(runs, &bottom));
     add("traced", bottom_row(&|row| number::cell_or_dash(row.traced)));
-    // Of one request it is what was received.
-    if same(runs, |report| report.operations.requested) != Some(1) {
-        add(
-            "for 1 request",
-            bottom_row(&|row| number::or_dash(row.amplification, number::factor)),
-        );
-    }
+    add(
+        "for 1 request",
+        bottom_row(&|row| number::or_dash(row.amplification, number::factor)),
+    );
     for (label, kind) in [
         ("at all services", ServiceKind::Service),
         ("at all proxies", ServiceKind::Sidecar),
