@@ -68,6 +68,14 @@ pub struct Report {
 }
 
 impl Report {
+    /// The name of the scenario; empty for a chain line of the user's own.
+    pub fn name(&self) -> &str {
+        self.scenario
+            .get("name")
+            .and_then(serde_json::Value::as_str)
+            .unwrap_or_default()
+    }
+
     /// The exit code that says the same: 0 as predicted, 1 not so or an expectation missed, 3 without a verdict; the worst of
     /// the run and of the changes that were run.
     pub fn exit_code(&self) -> u8 {
@@ -526,6 +534,14 @@ impl Comparison {
 mod tests {
     use super::*;
     use crate::render::samples;
+
+    #[test]
+    fn a_run_has_the_name_of_its_scenario() {
+        let mut report = samples::headline();
+        assert_eq!(report.name(), "per-hop");
+        report.scenario = serde_json::json!({"load": {}});
+        assert_eq!(report.name(), "");
+    }
 
     #[test]
     fn both_ends_of_a_prediction_agree_with_it() {

@@ -9,13 +9,8 @@ use super::text::{
     prediction::shares as bought, run as of_run, sweep as curve, words,
 };
 use crate::report::{
-    Advice, Change, Comparison, Count, Expected, Link, Prediction, PredictionKind, Report, Scope, Share, Sweep, Verdict,
+    Advice, Change, Comparison, Count, Expected, Link, Prediction, PredictionKind, Report, Share, Sweep, Verdict,
 };
-
-/// How the program is called on a page that others read.
-const PROGRAM: &str = "harness";
-/// Reasons of one run, at most.
-const REASONS: usize = 8;
 
 /// One run.
 pub fn run(report: &Report) -> String {
@@ -26,7 +21,7 @@ pub fn run(report: &Report) -> String {
         escaped(&of_run::outcome(&report.operations))
     ));
     page.paragraph(&format!("Chain: {}", escaped(&report.chain)));
-    let mut table = Table::new(&["service", "predicted", "received", "traced", "for 1 request"]);
+    let mut table = Table::new(&["service"], &["predicted", "received", "traced", "for 1 request"], &[]);
     for row in &report.services {
         table.row([
             escaped(&row.service),
@@ -63,9 +58,8 @@ pub fn comparison(comparison: &Comparison) -> String {
         page.paragraph(&escaped(&text));
     }
     let title = escaped(&beside::title(runs));
-    let mut heads = vec![title.as_str()];
-    heads.extend(labels.iter().map(String::as_str));
-    let mut table = Table::new(&heads);
+    let heads: Vec<&str> = labels.iter().map(String::as_str).collect();
+    let mut table = Table::new(&[&title], &heads, &[]);
     for row in beside::rows(runs) {
         table.row(
             std::iter::once(&row.label)
@@ -86,14 +80,13 @@ pub fn comparison(comparison: &Comparison) -> String {
 pub fn sweep(sweep: &Sweep) -> String {
     let mut page = Page::headed(&curve::headline(sweep));
     let over = escaped(&sweep.over);
-    let mut table = Table::new(&[
-        over.as_str(),
+    let figures = [
         "calls for 1 request, predicted",
         "received",
         "requests that fail, predicted",
         "failed",
-        "",
-    ]);
+    ];
+    let mut table = Table::new(&[&over], &figures, &[""]);
     for point in &sweep.points {
         table.row([
             escaped(&point.value),
@@ -134,7 +127,7 @@ pub fn prediction(prediction: &Prediction) -> String {
         page.paragraph(&escaped(&chances.join(" ")));
     }
     page.table(&services(prediction));
-    for (title, scope) in [("One edit", Scope::OneEdit), ("Several edits", Scope::SeveralEdits)] {
+    for (title, scope) in words::SCOPES {
         let rows: Vec<&Change> = prediction
             .changes
             .iter()
@@ -170,7 +163,7 @@ fn services(prediction: &Prediction) -> Table {
         1 => (String::new(), ""),
         requests => (format!(", all {}", number::whole(requests)), "for 1 request: "),
     };
-    let mut heads = vec!["service".to_owned(), format!("calls{all}")];
+    let mut heads = vec![format!("calls{all}")];
     if drawn {
         heads.extend(["mean", "deviation"].map(|head| format!("{head}{all}")));
     }
@@ -178,7 +171,8 @@ fn services(prediction: &Prediction) -> Table {
         heads.extend(["half", "90 %", "99 %"].map(|head| format!("{of_one}{head}, at most")));
     }
     heads.extend(rated.then(|| "a second".to_owned()));
-    let mut table = Table::new(&heads);
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let mut table = Table::new(&["service"], &heads, &[]);
     for row in &prediction.services {
         let mut cells = vec![escaped(&row.service), number::expected(&row.predicted)];
         if drawn {
@@ -202,7 +196,7 @@ fn services(prediction: &Prediction) -> Table {
 
 fn changes(title: &str, prediction: &Prediction, rows: &[&Change]) -> Table {
     let at = escaped(&edited::at(prediction));
-    let mut table = Table::new(&[title, at.as_str(), "you edit", "it gives up"]);
+    let mut table = Table::new(&[title], &[&at], &["you edit", "it gives up"]);
     for change in rows {
         table.row([
             escaped(&change.change),
@@ -215,12 +209,11 @@ fn changes(title: &str, prediction: &Prediction, rows: &[&Change]) -> Table {
 }
 
 fn shares(shares: &[Share]) -> Table {
-    let mut table = Table::new(&[
-        "calls that fail",
-        "policy",
-        "calls for 1 request",
-        "requests that still fail",
-    ]);
+    let mut table = Table::new(
+        &["calls that fail", "policy"],
+        &["calls for 1 request", "requests that still fail"],
+        &[],
+    );
     for share in shares {
         table.row([
             number::share(share.failing),
@@ -233,7 +226,7 @@ fn shares(shares: &[Share]) -> Table {
 }
 
 fn advice(advice: &[Advice]) -> Table {
-    let mut table = Table::new(&["change", "you edit", "requests", "predicted", "received", ""]);
+    let mut table = Table::new(&["change", "you edit"], &["requests", "predicted", "received"], &[""]);
     for row in advice {
         table.row([
             escaped(&row.change),
@@ -248,7 +241,7 @@ fn advice(advice: &[Advice]) -> Table {
 }
 
 fn links(links: &[Link]) -> Table {
-    let mut table = Table::new(&["link", "sent", "received", "factor"]);
+    let mut table = Table::new(&["link"], &["sent", "received", "factor"], &[]);
     for link in links {
         table.row([
             format!("{} \\> {}", escaped(&link.from), escaped(&link.to)),
@@ -273,18 +266,12 @@ fn of_several(label: &str, report: &Report) -> Vec<String> {
 
 /// Why there is no agreement, and what was expected and did not come.
 fn problems(label: &str, report: &Report) -> Vec<String> {
-    let reasons = report.reasons.iter().take(REASONS);
-    let mut texts: Vec<String> = reasons
-        .map(|reason| {
-            format!(
-                "{label}{}",
-                escaped(&number::in_sentence(&words::sentence(&reason.text)))
-            )
-        })
-        .collect();
-    let more = report.reasons.len().saturating_sub(REASONS);
-    if more > 0 {
-        texts.push(format!("{label}{} more are in the report.", number::whole(more as u64)));
+    let mut texts = Vec::new();
+    for (head, sentences) in of_run::why(report) {
+        for (place, text) in sentences.iter().enumerate() {
+            let head = if place == 0 { format!("{head}: ") } else { String::new() };
+            texts.push(format!("{label}{}", escaped(&format!("{head}{text}"))));
+        }
     }
     let missed = report.expected.iter().filter(|expected| !expected.met);
     texts.extend(missed.map(|Expected { text, .. }| format!("{label}{}", escaped(&words::sentence(text)))));
@@ -359,7 +346,7 @@ impl Page {
     fn commands<'a>(&mut self, commands: impl IntoIterator<Item = &'a str>) {
         let lines = commands
             .into_iter()
-            .flat_map(|line| command::wrapped("", PROGRAM, line));
+            .flat_map(|line| command::wrapped("", command::PROGRAM, line));
         self.0.push(fence(&lines.collect::<Vec<_>>()));
     }
 
@@ -368,18 +355,22 @@ impl Page {
     }
 }
 
-/// A table; its first column is of words, the others are of figures.
+/// A table: words begin at the left, figures end at the right.
 struct Table(Vec<String>);
 
 impl Table {
-    fn new<S: AsRef<str>>(heads: &[S]) -> Self {
-        let rule = heads
-            .iter()
-            .enumerate()
-            .map(|(place, _)| if place == 0 { "---" } else { "---:" });
-        let rule = rule.collect::<Vec<_>>().join(" | ");
-        let heads: Vec<&str> = heads.iter().map(AsRef::as_ref).collect();
-        Self(vec![format!("| {} |", heads.join(" | ")), format!("| {rule} |")])
+    /// Columns of words, of figures behind them, of words behind those, by their heads, whose foreign parts are escaped already.
+    fn new(words: &[&str], figures: &[&str], more: &[&str]) -> Self {
+        let heads = [words, figures, more].concat().join(" | ");
+        let rules = [
+            vec!["---"; words.len()],
+            vec!["---:"; figures.len()],
+            vec!["---"; more.len()],
+        ];
+        Self(vec![
+            format!("| {heads} |"),
+            format!("| {} |", rules.concat().join(" | ")),
+        ])
     }
 
     /// Cells whose foreign parts are escaped already.
@@ -711,5 +702,54 @@ harness run --seed 27
             text: "The counts depend on time.".to_owned(),
         }];
         assert!(run(&report).contains("\n- timing: The counts depend on time.\n"));
+    }
+
+    #[test]
+    fn why_there_is_no_verdict_is_said_once() {
+        let mut report = samples::incomplete();
+        report.operations.not_sent = 299;
+        let reason = |kind: &str, text: &str| crate::report::Reason {
+            kind: kind.to_owned(),
+            text: text.to_owned(),
+        };
+        report.reasons = vec![
+            reason("not_sent", "Requests that were planned and never started: 299."),
+            reason("requests_sent", "Requests planned: 300; started: 1."),
+            reason("late_spans", "1 span came late."),
+        ];
+        report.scenario = serde_json::json!({"load": {"rate": 1_000_000}});
+        let page = run(&report);
+        assert!(
+            page.starts_with("### No verdict. Requests that were planned and never started: 299.\n"),
+            "{page}"
+        );
+        assert!(
+            page.matches("never started").count() == 1 && !page.contains("started: 1."),
+            "{page}"
+        );
+        assert!(
+            page.contains("\n- Why: 1 span came late.\n- Way on: a lower --rate"),
+            "{page}"
+        );
+        let page = run(&samples::hidden());
+        assert!(
+            page.contains(
+                "\n- How we know: pricing sent 27 attempts, by its own count and by its spans.\n- inventory received"
+            ),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn columns_of_words_begin_at_the_left_and_figures_end_at_the_right() {
+        let page = prediction(&samples::prediction());
+        assert!(
+            page.contains("| One edit | at inventory | you edit | it gives up |\n| --- | ---: | --- | --- |"),
+            "{page}"
+        );
+        let page = prediction(&samples::prediction_full());
+        assert!(page.contains("| --- | --- | ---: | ---: |"), "{page}");
+        let page = run(&samples::full());
+        assert!(page.contains("| --- | --- | ---: | ---: | ---: | --- |"), "{page}");
     }
 }

@@ -33,9 +33,8 @@ pub fn comparison(comparison: &Comparison) -> String {
         .zip(runs)
         .map(|(number, report)| {
             let mut heading = format!("Run {number}");
-            let name = report.scenario.get("name").and_then(serde_json::Value::as_str);
-            if let Some(name) = name.filter(|name| !name.is_empty()) {
-                let _ = write!(heading, ": {}", shown(name));
+            if !report.name().is_empty() {
+                let _ = write!(heading, ": {}", shown(report.name()));
             }
             if report.verdict != Verdict::AsPredicted {
                 let _ = write!(

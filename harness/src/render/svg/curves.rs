@@ -42,6 +42,7 @@ pub fn sweep(sweep: &Sweep) -> String {
     let across = Across::of(&points);
     let calls = Panel {
         title: format!("Calls at {} for 1 request", HEADING.fitted(&bottom, 480.0)),
+        dots: "received",
         values: points
             .iter()
             .map(|point| [finite(point.mean), finite(point.received())])
@@ -50,6 +51,7 @@ pub fn sweep(sweep: &Sweep) -> String {
     let percent = |share: Option<f64>| finite(share).map(|share| 100.0 * share);
     let failures = Panel {
         title: "Requests that still fail, %".to_owned(),
+        dots: "failed",
         values: points
             .iter()
             .map(|point| [percent(point.still_fails), percent(point.failed())])
@@ -238,6 +240,8 @@ fn axis_line() -> Stroke {
 /// One panel: for each point what was predicted and what came.
 struct Panel {
     title: String,
+    /// What a dot is.
+    dots: &'static str,
     values: Vec<[Option<f64>; 2]>,
 }
 
@@ -278,7 +282,7 @@ impl Panel {
         page.path(line(&predicted), PREDICTED);
         self.dots(page, across, verdicts, &height);
         let last = |which: usize| self.values.iter().rev().find_map(|values| values[which]).map(&height);
-        ends(page, top, last(0), last(1));
+        ends(page, top, last(0), (self.dots, last(1)));
         page.y = top + PANEL;
     }
 
@@ -348,10 +352,10 @@ fn line(points: &[Option<(f64, f64)>]) -> String {
 }
 
 /// What line and dots are, beside the last of each; moved apart where they would touch.
-fn ends(page: &mut Page, top: f64, predicted: Option<f64>, received: Option<f64>) {
+fn ends(page: &mut Page, top: f64, predicted: Option<f64>, (dots, counted): (&str, Option<f64>)) {
     const APART: f64 = 22.0;
-    let (mut above, mut below) = (predicted, received);
-    if let (Some(one), Some(other)) = (predicted, received)
+    let (mut above, mut below) = (predicted, counted);
+    if let (Some(one), Some(other)) = (predicted, counted)
         && (one - other).abs() < APART
     {
         let middle = f64::midpoint(one, other).clamp(top + APART / 2.0, top + PANEL - APART / 2.0);
@@ -365,7 +369,7 @@ fn ends(page: &mut Page, top: f64, predicted: Option<f64>, received: Option<f64>
     }
     if let Some(y) = below {
         page.path(circle(x + 9.0, y, DOT), AS_PREDICTED);
-        page.text(x + 24.0, y + 6.0, Anchor::Start, SMALL, "received");
+        page.text(x + 24.0, y + 6.0, Anchor::Start, SMALL, dots);
     }
 }
 

@@ -226,7 +226,7 @@ impl Page {
         self.y += 4.0;
         let lines = repeats
             .iter()
-            .flat_map(|command| command::wrapped("", "harness", command));
+            .flat_map(|command| command::wrapped("", command::PROGRAM, command));
         let lines: Vec<String> = lines.collect();
         for line in lines.iter().take(COMMAND_LINES) {
             self.line(CODE, line);

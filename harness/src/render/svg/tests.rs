@@ -446,6 +446,15 @@ fn a_point_that_is_not_as_predicted_looks_like_no_other() {
 }
 
 #[test]
+fn dots_are_calls_received_above_and_requests_failed_below() {
+    let figure = sweep(&failures());
+    let document = Document::parse(&figure).unwrap();
+    let words: Vec<&str> = texts(&document).into_iter().map(|set| set.text).collect();
+    let count = |word: &str| words.iter().filter(|text| **text == word).count();
+    assert_eq!([count("predicted"), count("received"), count("failed")], [2, 1, 1]);
+}
+
+#[test]
 fn a_sweep_in_any_order_is_drawn_by_its_numbers() {
     let mut turned = failures();
     turned.points.reverse();

@@ -3,6 +3,8 @@
 use super::words::WIDTH;
 use std::fmt::Write as _;
 
+/// How the program is called on a page or in a figure, which others read elsewhere.
+pub(in crate::render) const PROGRAM: &str = "harness";
 /// Where the second and further lines of a command begin: far left, so that a chain line stays in one piece.
 const INDENT: usize = 4;
 

@@ -106,18 +106,13 @@ fn side(report: &Report) -> Side {
         return Side::Typed(typed);
     }
     let chain = shown(&report.chain);
-    let name = name(report);
+    let name = shown(report.name());
     // A chain line of the user's own has no name worth a word.
     Side::Told(if name.is_empty() || typed.starts_with('\'') {
         chain
     } else {
         format!("{name}: {chain}")
     })
-}
-
-fn name(report: &Report) -> String {
-    let name = report.scenario.get("name").and_then(serde_json::Value::as_str);
-    name.map(shown).unwrap_or_default()
 }
 
 fn bottom(report: &Report) -> Option<u64> {
@@ -221,13 +216,10 @@ pub(in crate::render) fn rows(runs: &[Report]) -> Vec<Row> {
     add("received", counted(&bottom));
     add(AGAINST, against(runs, &bottom));
     add("traced", bottom_row(&|row| number::cell_or_dash(row.traced)));
-    // Of one request it is what was received.
-    if same(runs, |report| report.operations.requested) != Some(1) {
-        add(
-            "for 1 request",
-            bottom_row(&|row| number::or_dash(row.amplification, number::factor)),
-        );
-    }
+    add(
+        "for 1 request",
+        bottom_row(&|row| number::or_dash(row.amplification, number::factor)),
+    );
     for (label, kind) in [
         ("at all services", ServiceKind::Service),
         ("at all proxies", ServiceKind::Sidecar),

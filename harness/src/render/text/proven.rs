@@ -4,7 +4,7 @@ use super::{
     Style, number,
     words::{self, Screen, shown},
 };
-use crate::report::{Advice, Report, Scope, ServiceKind, Verdict};
+use crate::report::{Advice, Report, ServiceKind, Verdict};
 
 /// Columns of a name, at most.
 const NAME: usize = 38;
@@ -20,9 +20,10 @@ pub(super) fn block(screen: &mut Screen, report: &Report, style: Style) {
     screen.lines(words::wrapped("", 0, &summary(report)));
     screen.gap();
     let longest = report.advice.iter().map(|row| shown(&row.change).len() + 2).max();
-    let width = longest.unwrap_or(0).max("Several edits".len()).min(NAME);
+    let titles = words::SCOPES.iter().map(|(title, _)| title.len()).max();
+    let width = longest.max(titles).unwrap_or(0).min(NAME);
     let mut columns = format!("{:>CELL$}{:>CELL$}", "predicted", "received");
-    for (title, scope) in [("One edit", Scope::OneEdit), ("Several edits", Scope::SeveralEdits)] {
+    for (title, scope) in words::SCOPES {
         let rows: Vec<_> = report.advice.iter().filter(|row| row.scope == scope).collect();
         if rows.is_empty() {
             continue;

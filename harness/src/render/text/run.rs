@@ -66,9 +66,10 @@ pub(super) fn broken(report: &Report) -> impl Iterator<Item = &Link> {
 
 /// Why there is no verdict, or how it is known that something is wrong, what to look for, and how to declare it.
 pub(super) fn reasons(screen: &mut Screen, report: &Report, program: &str) {
-    why(screen, report);
-    if let Some(text) = hidden::look_for(report) {
-        screen.lines(words::labelled("Look for", &text));
+    for (label, sentences) in why(report) {
+        for (place, text) in sentences.iter().enumerate() {
+            screen.lines(words::labelled(if place == 0 { label } else { "" }, text));
+        }
     }
     screen.lines(hidden::declared(report, program));
 }
@@ -547,17 +548,17 @@ pub(in crate::render) fn outcome(requests: &Operations) -> String {
     parts.join(", ")
 }
 
-/// Why there is no verdict, or how it is known that something is wrong.
-fn why(screen: &mut Screen, report: &Report) {
+/// Why there is no verdict, or how it is known that something is wrong, and the way on: sentences, with the label of the first.
+/// What the headline says already is not said again.
+pub(in crate::render) fn why(report: &Report) -> Vec<(&'static str, Vec<String>)> {
     let label = match report.verdict {
-        Verdict::AsPredicted => return,
+        Verdict::AsPredicted => return Vec::new(),
         Verdict::NotAsPredicted => "How we know",
         Verdict::Incomplete => "Why",
     };
     let has = |kind: &str| report.reasons.iter().any(|reason| reason.kind == kind);
     let known = hidden::how_we_know(report);
     let besides = if known.is_empty() { label } else { "Besides" };
-    say(screen, label, &known);
     // A reason that is the headline already is not said twice, nor one that is another in other words.
     let said = usize::from(report.verdict == Verdict::Incomplete && missing_spans(report).is_none());
     let more = report.reasons.iter().skip(said);
@@ -574,35 +575,26 @@ fn why(screen: &mut Screen, report: &Report) {
             number::whole(left as u64)
         ));
     }
-    say(screen, besides, &more);
+    let mut why = vec![(label, known), (besides, more)];
+    let mut way_on = |text: &str| why.push(("Way on", vec![text.to_owned()]));
     if has("deadline_passed") || has("unanswered") {
-        screen.lines(words::labelled(
-            "Way on",
-            "fewer requests at once (-c) or --deadline none.",
-        ));
+        way_on("fewer requests at once (-c) or --deadline none.");
     }
     let by_the_clock = report.scenario.pointer("/load/rate").is_some();
     if by_the_clock && has("not_sent") && !has("interrupted") {
-        let text = "a lower --rate, or more requests at once (-c): those in the way were never sent.";
-        screen.lines(words::labelled("Way on", text));
+        way_on("a lower --rate, or more requests at once (-c): those in the way were never sent.");
     }
     // What was not sent cannot have arrived: the prediction is that of the whole plan.
     let whole = report.operations.not_sent == 0 && !has("interrupted") && !has("not_sent");
     if report.verdict == Verdict::Incomplete && has("mixed") {
-        screen.lines(words::labelled("Way on", "once more, while nobody switches."));
-        return;
-    }
-    if report.verdict == Verdict::Incomplete && whole {
+        way_on("once more, while nobody switches.");
+    } else if report.verdict == Verdict::Incomplete && whole {
         let (label, text) = what_holds(report);
-        screen.lines(words::labelled(label, &text));
+        why.push((label, vec![text]));
     }
-}
-
-/// Sentences under each other, the first beside the label.
-fn say(screen: &mut Screen, label: &str, sentences: &[String]) {
-    for (place, text) in sentences.iter().enumerate() {
-        screen.lines(words::labelled(if place == 0 { label } else { "" }, text));
-    }
+    why.extend(hidden::look_for(report).map(|text| ("Look for", vec![text])));
+    why.retain(|(_, sentences)| !sentences.is_empty());
+    why
 }
 
 fn what_holds(report: &Report) -> (&'static str, String) {

@@ -987,6 +987,7 @@ predicted                           27                 3
 received                            27                 3
   against run 1                                      -24
 traced                              27                 3
+for 1 request                       27                 3
 at all services                     40                10
 work in vain                        40                10
   against run 1                                      -30

@@ -1,13 +1,19 @@
 //! Words: foreign text made harmless, sentences wrapped, labels in their column.
 
 use super::Style;
-use crate::sanitize::{sanitize, sanitize_message};
+use crate::{
+    report::Scope,
+    sanitize::{sanitize, sanitize_message},
+};
 use std::fmt::Write as _;
 
 /// Columns of a screen.
 pub(super) const WIDTH: usize = 80;
 /// Where the text beside a label starts.
 pub(super) const LABEL: usize = 14;
+/// The blocks of what to change, each with its title.
+pub(in crate::render) const SCOPES: [(&str, Scope); 2] =
+    [("One edit", Scope::OneEdit), ("Several edits", Scope::SeveralEdits)];
 /// Longest address of a trace: that of a template with an id in it, with room to spare.
 const MAX_ADDRESS: usize = 4_096;
 

@@ -28,10 +28,7 @@ pub(super) fn blocks(screen: &mut Screen, prediction: &Prediction) {
         let changes: Vec<&Change> = changes.collect();
         alike(&changes)
     };
-    let blocks = [
-        ("One edit", of(Scope::OneEdit)),
-        ("Several edits", of(Scope::SeveralEdits)),
-    ];
+    let blocks = words::SCOPES.map(|(title, scope)| (title, of(scope)));
     let columns = Columns::of(prediction, blocks.iter().flat_map(|(_, rows)| rows));
     let mut header = Some(&columns);
     for (title, rows) in &blocks {
