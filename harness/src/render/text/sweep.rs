@@ -306,8 +306,8 @@ pub(in crate::render) fn method(sweep: &Sweep) -> Vec<String> {
             None => ", each by its own seed.".to_owned(),
             Some(seed) if sweep.points.len() < 2 => format!(", those of seed {seed}."),
             Some(seed) => format!(
-                ", those of seed {seed}. The draws of all values are those of this one seed, so they stray \
-                 from the average together."
+                ", those of seed {seed}. All values share them, so neighbours tend to stray \
+                 from the average the same way."
             ),
         };
         texts.push(format!(
@@ -396,7 +396,7 @@ mod tests {
     fn a_sweep_says_whose_draws_its_values_have() {
         let mut sweep = samples::sweep();
         let said = |sweep: &Sweep| method(sweep).join(" ");
-        assert!(said(&sweep).contains("those of seed 27. The draws of all values are those of this one seed"));
+        assert!(said(&sweep).contains("those of seed 27. All values share them"));
         sweep.seed = None;
         assert!(said(&sweep).ends_with("each by its own seed."), "{}", said(&sweep));
         // As many calls however the draws fall, and not as many failures.
