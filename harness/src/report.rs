@@ -12,7 +12,7 @@ pub use prediction::{
     Bottom, BudgetCeiling, Capacity, Chance, Change, Distribution, PREDICTION_SCHEMA, PredictedLink, PredictedService,
     Prediction, Scope, Share, Tries,
 };
-pub use sweep::{Point, SWEEP_SCHEMA, Sweep};
+pub use sweep::{Forecast, Point, SWEEP_SCHEMA, Sweep};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -123,9 +123,21 @@ fn range(part: &str) -> Option<(&str, &str)> {
     part.split_once("..").map(|(from, to)| (from.trim(), to.trim()))
 }
 
-/// A single value: plain decimals lose what says nothing, everything else stays as typed.
+/// A single value: numbers lose what says nothing, everything else stays as typed.
 fn written(part: &str) -> String {
-    Decimal::read(part).map_or_else(|| part.to_owned(), |decimal| decimal.to_string())
+    /// Digits that a float keeps.
+    const DIGITS: usize = 15;
+    if let Some(decimal) = Decimal::read(part) {
+        return decimal.to_string();
+    }
+    // `.5`, `1.` and `5e-1` are other ways to write what a plain decimal can say.
+    let is_number = part.len() <= DIGITS
+        && part
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+    let number = part.parse::<f64>().ok().filter(|_| is_number);
+    let plain = number.and_then(|number| Decimal::read(&number.to_string()));
+    plain.map_or_else(|| part.to_owned(), |decimal| decimal.to_string())
 }
 
 /// The values of a range, which are at most `room`.

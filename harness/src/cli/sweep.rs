@@ -14,6 +14,9 @@ use chassis::fault::{Fail, Kind, ServiceFault};
 
 /// Requests for each chance of a failure, where nothing says how many: one request is no share.
 const REQUESTS_FOR_P: u64 = 200;
+/// Values of which each key that can be beaten by a flag takes two: where one value is varied, another shows whether it is in
+/// force.
+const OTHERS: [&str; 9] = ["1", "2", "3", "0.5", "true", "false", "none", "fail", "10ms"];
 /// Keys that are no path of a scenario file.
 const KEYS: [&str; 6] = ["p", "attempts", "concurrency", "rate", "requests", "deadline"];
 /// The only key of a scenario file that stands in no section and can be varied.
@@ -61,10 +64,20 @@ impl Resolver<'_> {
                 })
             })
             .collect::<Result<Vec<_>, CliError>>()?;
-        if let [first, others @ ..] = steps.as_slice()
-            && !others.is_empty()
-            && others.iter().all(|step| step.scenario == first.scenario)
-        {
+        let is_beaten = match steps.as_slice() {
+            [only] => {
+                let other = |value: &str| Scenario::load(source, &with(&base, &start, &over.key, value).ok()?).ok();
+                let mut others = OTHERS
+                    .iter()
+                    .filter(|value| **value != only.value)
+                    .filter_map(|value| other(value));
+                // A key that takes none of them is not known to be beaten.
+                others.next().is_some_and(|one| one == only.scenario) && others.all(|one| one == only.scenario)
+            }
+            [first, others @ ..] => others.iter().all(|step| step.scenario == first.scenario),
+            [] => false,
+        };
+        if is_beaten {
             return Err(CliError::refused(format_args!(
                 "--over {}: {} changes nothing here: a flag or the chain line says otherwise, and beats it",
                 sanitize(typed),
@@ -313,6 +326,24 @@ mod tests {
     }
 
     #[test]
+    fn one_value_may_be_what_holds_without_it() {
+        for over in [
+            "retry.attempts=3",
+            "attempts=3",
+            "load.requests=1",
+            "chain.depth=3",
+            "services.pricing.fault=none",
+            "retry.pushback=true",
+            "retry.budget=none",
+            "deadline=none",
+            "retry.retry_on=any",
+            "p=1",
+        ] {
+            assert_eq!(sweep(&["--over", over]).steps.len(), 1, "{over}");
+        }
+    }
+
+    #[test]
     fn running_services_that_a_variable_names_are_left_alone() {
         let words = ["harness", "sweep", "--over", "attempts=2"].map(OsString::from);
         let named = |name: &str| (name == ATTACH).then(|| "db=127.0.0.1:1".to_owned());
@@ -364,7 +395,28 @@ mod tests {
 
     #[test]
     fn what_cannot_be_swept_is_refused_with_the_way_on() {
-        let cases: [(&[&str], &str); 19] = [
+        let cases: [(&[&str], &str); 25] = [
+            (&["--over", "p=.5,5e-1"], "0.5 stands twice"),
+            (
+                &["--over", "load.requests=3", "-n", "4"],
+                "load.requests changes nothing here",
+            ),
+            (
+                &["--over", "retry.attempts=5", "--attempts", "2"],
+                "retry.attempts changes nothing here",
+            ),
+            (
+                &["--over", "chain.depth=2", "--depth", "3"],
+                "chain.depth changes nothing here",
+            ),
+            (
+                &["--over", "services.inventory.fault=none", "--fault", "fail:p=0.5"],
+                "services.inventory.fault changes nothing here",
+            ),
+            (
+                &["--over", "load.seed=3", "--seed", "3"],
+                "load.seed changes nothing here",
+            ),
             (&[], "sweep wants what it varies: harness sweep --over p=0,0.1..1"),
             (&["--over", "p=0", "--over", "p=1"], "--over is given twice"),
             (

@@ -5,7 +5,7 @@ use crate::{
     cli::{Format, Step, Subject, Sweep},
     plan,
     render::{json, markdown, progress::Progress, svg, text},
-    report::{self, Point, Report, SWEEP_SCHEMA},
+    report::{self, Forecast, Point, Report, SWEEP_SCHEMA},
     run,
     sanitize::sanitize,
     scenario::Scenario,
@@ -14,6 +14,9 @@ use tokio::sync::watch;
 
 /// Arrivals of single requests that a whole sweep keeps, each point its share: 1,000 points are to fit a file.
 const RECEIPT_ARRIVALS: usize = 20_000;
+
+/// Numbers from the least to the most value of a chance for which the closed form is asked, so that its line is smooth.
+const CURVE: u32 = 100;
 
 /// One run for each value.
 pub(super) async fn swept(command: Sweep) -> Result<Answer, Failure> {
@@ -35,7 +38,7 @@ pub(super) async fn swept(command: Sweep) -> Result<Answer, Failure> {
     }
     let mut runner = Runner::new(command.max_calls, command.otlp.as_deref(), command.viewer, output)?.quiet();
     let planned = command.steps.len() as u64;
-    let seed = command.steps.first().map_or(0, |step| step.scenario.load.seed);
+    let (seed, curve) = (seed(&command.steps), curve(&command.over, &command.steps));
     let (done, progress) = watch::channel(0);
     let bar = tokio::spawn(Progress::new(planned, "values").follow(progress));
     let arrivals = RECEIPT_ARRIVALS / command.steps.len().max(1);
@@ -71,6 +74,7 @@ pub(super) async fn swept(command: Sweep) -> Result<Answer, Failure> {
         over: command.over,
         planned,
         points,
+        curve,
         seed,
     };
     summarise(|| markdown::sweep(&sweep), output).await;
@@ -106,6 +110,38 @@ async fn point(runner: &mut Runner<'_>, step: Step) -> Result<Point, Failure> {
         still_fails,
         report,
     })
+}
+
+/// The seed that all values share.
+fn seed(steps: &[Step]) -> Option<u64> {
+    let seeds = || steps.iter().map(|step| step.scenario.load.seed);
+    seeds().next().filter(|first| seeds().all(|seed| seed == *first))
+}
+
+/// The closed form at each value of `p` and between them; nothing where it is not known all along, or what is varied is
+/// something else.
+fn curve(over: &str, steps: &[Step]) -> Vec<Forecast> {
+    let numbers: Option<Vec<f64>> = steps.iter().map(|step| step.number).collect();
+    let (Some(mut numbers), [first, _, ..]) = (numbers.filter(|_| over == "p"), steps) else {
+        return Vec::new();
+    };
+    numbers.sort_by(f64::total_cmp);
+    let (least, most) = (numbers[0], numbers[numbers.len() - 1]);
+    numbers.extend((1..CURVE).map(|part| least + (most - least) * f64::from(part) / f64::from(CURVE)));
+    numbers.sort_by(f64::total_cmp);
+    numbers.dedup_by(|one, other| (*one - *other).abs() < 1e-9);
+    let at = |number: f64| {
+        let mut scenario = first.scenario.clone();
+        scenario.chain.services.last_mut()?.fault.fault.when.p = Some(number);
+        let (mean, still_fails) = forecast(&scenario);
+        Some(Forecast {
+            number,
+            mean: mean.filter(|mean| mean.is_finite())?,
+            still_fails: still_fails?,
+        })
+    };
+    let known: Option<Vec<Forecast>> = numbers.into_iter().map(at).collect();
+    known.unwrap_or_default()
 }
 
 /// Keeps single requests with so many arrivals together, at least one.
@@ -154,6 +190,44 @@ mod tests {
         );
         sample(&mut report, 1);
         assert_eq!(report.receipts.len(), 1);
+    }
+
+    fn steps(values: &[&str], overrides: impl Fn(&str) -> crate::scenario::Overrides) -> Vec<Step> {
+        let step = |value: &&str| Step {
+            value: (*value).to_owned(),
+            number: value.parse().ok(),
+            scenario: Scenario::load(Some(&format!("web x2 > db fail:p={value}")), &overrides(value)).unwrap(),
+            expectations: Vec::new(),
+        };
+        values.iter().map(step).collect()
+    }
+
+    #[test]
+    fn a_sweep_of_seeds_has_no_seed_of_its_own() {
+        let one = |_: &str| crate::scenario::Overrides {
+            seed: Some(7),
+            ..crate::scenario::Overrides::default()
+        };
+        assert_eq!(seed(&steps(&["0", "1"], one)), Some(7));
+        let each = |value: &str| crate::scenario::Overrides {
+            seed: value.parse().ok(),
+            ..crate::scenario::Overrides::default()
+        };
+        assert_eq!(seed(&steps(&["0", "1"], each)), None);
+    }
+
+    #[test]
+    fn the_line_of_a_chance_is_asked_for_between_the_values_too() {
+        let steps = steps(&["1", "0", "0.333"], |_| crate::scenario::Overrides::default());
+        let line = curve("p", &steps);
+        assert_eq!(line.len(), 102, "0 to 1 in hundredths, and 0.333");
+        assert!(line.windows(2).all(|pair| pair[0].number < pair[1].number));
+        for at in &line {
+            assert!((at.mean - 1.0 - at.number).abs() < 1e-12, "{at:?}");
+            assert!((at.still_fails - at.number * at.number).abs() < 1e-12, "{at:?}");
+        }
+        assert_eq!(curve("attempts", &steps), []);
+        assert_eq!(curve("p", &steps[..1]), []);
     }
 
     #[test]

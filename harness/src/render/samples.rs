@@ -3,10 +3,10 @@
 use super::text::{Started, StartedService};
 use crate::report::{
     Advice, Arrival, Bottom, BudgetCeiling, COMPARISON_SCHEMA, Capacity, Chance, Change, Changed, Comparison, Count,
-    Distribution, Expected, Latency, Link, LiveCount, LiveGeneration, LiveLink, LiveService, Mixed, Note, Operations,
-    PREDICTION_SCHEMA, Point, Predicted, PredictedLink, PredictedService, Prediction, PredictionKind, Process, Reason,
-    Receipt, Repeats, Report, SCHEMA, STATUS_SCHEMA, SWEEP_SCHEMA, SWITCH_SCHEMA, Sample, Scope, Service, ServiceKind,
-    Share, Status, Sweep, Switched, Times, Timing, Tries, Verdict, Work,
+    Distribution, Expected, Forecast, Latency, Link, LiveCount, LiveGeneration, LiveLink, LiveService, Mixed, Note,
+    Operations, PREDICTION_SCHEMA, Point, Predicted, PredictedLink, PredictedService, Prediction, PredictionKind,
+    Process, Reason, Receipt, Repeats, Report, SCHEMA, STATUS_SCHEMA, SWEEP_SCHEMA, SWITCH_SCHEMA, Sample, Scope,
+    Service, ServiceKind, Share, Status, Sweep, Switched, Times, Timing, Tries, Verdict, Work,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -242,7 +242,19 @@ pub(crate) fn sweep() -> Sweep {
             point("0.5", 1.75, 0.125, 2),
             point("1", 3.0, 1.0, 3),
         ],
-        seed: 27,
+        curve: [
+            (0.0, 1.0, 0.0),
+            (0.25, 1.3125, 0.015_625),
+            (0.5, 1.75, 0.125),
+            (1.0, 3.0, 1.0),
+        ]
+        .map(|(number, mean, still_fails)| Forecast {
+            number,
+            mean,
+            still_fails,
+        })
+        .into(),
+        seed: Some(27),
     }
 }
 

@@ -103,6 +103,8 @@ fn what_may_be_unknown_may_be_null() {
     (point.number, point.mean, point.still_fails) = (None, None, None);
     holds(&validator(SWEEP), &read(&json::sweep(&values)));
     values.points.clear();
+    values.curve.clear();
+    values.seed = None;
     holds(&validator(SWEEP), &read(&json::sweep(&values)));
 
     let mut sums = samples::prediction();
@@ -242,6 +244,9 @@ fn damaged_sweeps_are_refused() {
         ("/points/0/report", None),
         ("/points/0/report/verdict", Some(json!("fine"))),
         ("/points/0/surprise", Some(json!(1))),
+        ("/curve/0/still_fails", Some(json!(1.1))),
+        ("/curve/0/number", Some(json!(null))),
+        ("/seed", Some(json!(-1))),
         ("/surprise", Some(json!(1))),
     ] {
         assert!(

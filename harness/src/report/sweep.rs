@@ -19,8 +19,23 @@ pub struct Sweep {
     pub planned: u64,
     /// The points, in the order of the values.
     pub points: Vec<Point>,
-    /// The seed of drawn faults.
-    pub seed: u64,
+    /// What the closed form says at and between the values, by number, where what is varied is a chance: what a smooth line is
+    /// drawn of. Empty for everything else.
+    #[serde(default)]
+    pub curve: Vec<Forecast>,
+    /// The seed of drawn faults, the same for all values; null where each value has its own.
+    pub seed: Option<u64>,
+}
+
+/// What the closed form says for one number.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// What is varied.
+    pub number: f64,
+    /// Expected calls at the bottom for one request.
+    pub mean: f64,
+    /// Chance that a request still fails.
+    pub still_fails: f64,
 }
 
 impl Sweep {

@@ -8,21 +8,23 @@ use super::{
 };
 use crate::{
     render::text::{number, sweep as screen, words::shown},
-    report::{Point, Sweep, Verdict},
+    report::{Forecast, Point, Sweep, Verdict},
 };
 use std::fmt::Write as _;
 
 /// Units of the numbers beside the upright axis.
 const NUMBERS: f64 = 110.0;
-/// Units of the words at the ends of the lines.
-const ENDS: f64 = 136.0;
+/// Units that half a name under the last tick may need beyond the margin.
+const END: f64 = 40.0;
 /// Where the panels begin and end.
 const LEFT: f64 = MARGIN + NUMBERS;
-const RIGHT: f64 = WIDTH - MARGIN - ENDS;
+const RIGHT: f64 = WIDTH - MARGIN - END;
 /// Units of a panel from top to bottom.
 const PANEL: f64 = 220.0;
 /// Units of a dot, from its middle.
 const DOT: f64 = 5.5;
+/// The same where they stand so close that they would hide each other.
+const SMALL_DOT: f64 = 2.5;
 /// Points of which a screen reader hears each.
 const SPOKEN: usize = 30;
 
@@ -40,9 +42,17 @@ pub fn sweep(sweep: &Sweep) -> String {
         description(&sweep.over, &points),
     );
     let across = Across::of(&points);
+    let curve = |of: &dyn Fn(&Forecast) -> f64| -> Vec<(f64, f64)> {
+        let known = sweep.curve.iter();
+        known
+            .filter_map(|forecast| Some((across.place(forecast.number)?, of(forecast))))
+            .collect()
+    };
     let calls = Panel {
-        title: format!("Calls at {} for 1 request", HEADING.fitted(&bottom, 480.0)),
-        dots: "received",
+        title: format!("Calls at {} for 1 request", HEADING.fitted(&bottom, 330.0)),
+        came: "received",
+        least: 0.0,
+        curve: curve(&|forecast| forecast.mean),
         values: points
             .iter()
             .map(|point| [finite(point.mean), finite(point.received())])
@@ -51,7 +61,13 @@ pub fn sweep(sweep: &Sweep) -> String {
     let percent = |share: Option<f64>| finite(share).map(|share| 100.0 * share);
     let failures = Panel {
         title: "Requests that still fail, %".to_owned(),
-        dots: "failed",
+        came: "failed",
+        // Chances that are far below one request of a run are as good as none.
+        least: points
+            .iter()
+            .map(|point| one_of(point.report.operations.requested))
+            .fold(0.0, f64::max),
+        curve: curve(&|forecast| 100.0 * forecast.still_fails),
         values: points
             .iter()
             .map(|point| [percent(point.still_fails), percent(point.failed())])
@@ -90,6 +106,11 @@ fn are_numbers(points: &[&Point]) -> bool {
     points.iter().all(|point| point.number.is_some_and(f64::is_finite))
 }
 
+/// One request of so many, in per cent.
+fn one_of(requests: u64) -> f64 {
+    100.0 / requests.max(1) as f64
+}
+
 fn finite(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite())
 }
@@ -110,14 +131,18 @@ fn named(over: &str) -> String {
 
 fn description(over: &str, points: &[&Point]) -> String {
     let over = shown(over);
-    let value = |value: Option<f64>| finite(value).map_or_else(|| "unknown".to_owned(), number::factor);
+    let calls = |value: Option<f64>| {
+        let known = finite(value).map(|value| screen::counted(&number::factor(value)));
+        known.unwrap_or_else(|| "unknown calls".to_owned())
+    };
+    let received = |value: Option<f64>| finite(value).map_or_else(|| "unknown".to_owned(), number::factor);
     let share = |value: Option<f64>| finite(value).map_or_else(|| "unknown".to_owned(), number::share);
     let spoken = points.iter().take(SPOKEN).map(|point| {
         format!(
-            "{over} = {}: {} calls predicted, {} received; {} of requests predicted to fail, {} failed.",
+            "{over} = {}: {} predicted, {} received; {} of requests predicted to fail, {} failed.",
             shown(&point.value),
-            value(point.mean),
-            value(point.received()),
+            calls(point.mean),
+            received(point.received()),
             share(point.still_fails),
             share(point.failed())
         )
@@ -149,27 +174,29 @@ fn about(sweep: &Sweep) -> String {
         })
         .collect();
     parts.push(format!("{}.", found.join(", ")));
-    let requests: Vec<u64> = sweep
-        .points
-        .iter()
-        .map(|point| point.report.operations.requested)
-        .collect();
-    if let Some(first) = requests
-        .first()
-        .filter(|first| requests.iter().all(|one| one == *first))
-    {
-        parts.push(format!("{} each.", number::of(*first, "request")));
+    if let Some(requests) = screen::requests(sweep) {
+        parts.push(format!("{requests}."));
     }
     if sweep.points.iter().all(|point| finite(point.mean).is_none()) {
         parts.push("No closed form is known: no line is drawn.".to_owned());
     }
     let version = sweep.points.first().and_then(|point| version(&point.report));
-    parts.push(origin(sweep.seed, version));
+    parts.push(match sweep.seed {
+        Some(seed) => origin(seed, version),
+        None => "Each value has its own seed.".to_owned(),
+    });
     parts.join(" ")
+}
+
+/// Units from the left of a place from 0 to 1.
+fn units(place: f64) -> f64 {
+    LEFT + 14.0 + (RIGHT - LEFT - 28.0) * place
 }
 
 /// The axis that both panels share.
 struct Across {
+    /// The axis of numbers; `None` where values are none.
+    axis: Option<Axis>,
     /// Units from the left, of each point.
     places: Vec<f64>,
     /// Units from the left, and what is written there.
@@ -182,9 +209,9 @@ impl Across {
         const NAMED: usize = 15;
         /// Units of a name on the axis, at most.
         const NAME: f64 = 150.0;
-        let units = |place: f64| LEFT + 14.0 + (RIGHT - LEFT - 28.0) * place;
         let each = |places: &[f64]| {
-            let names = points.iter().map(|point| SMALL.fitted(&point.value, NAME));
+            let values: Vec<&str> = points.iter().map(|point| point.value.as_str()).collect();
+            let names = screen::told_apart(&values, |text| SMALL.fitted(text, NAME));
             places.iter().copied().zip(names).collect()
         };
         if are_numbers(points) {
@@ -202,16 +229,34 @@ impl Across {
                     .map(|(value, text)| (units(axis.place(*value)), text.clone()))
                     .collect()
             };
-            return Self { places, ticks };
+            return Self {
+                axis: Some(axis),
+                places,
+                ticks,
+            };
         }
         let number = points.len().max(1) as f64;
         let places: Vec<f64> = (0..points.len())
             .map(|place| units((place as f64 + 0.5) / number))
             .collect();
         Self {
+            axis: None,
             ticks: each(&places),
             places,
         }
+    }
+
+    /// Units from the left, of a number that the axis has.
+    fn place(&self, number: f64) -> Option<f64> {
+        let axis = self.axis.as_ref()?;
+        (axis.least..=axis.most)
+            .contains(&number)
+            .then(|| units(axis.place(number)))
+    }
+
+    /// Whether dots of the usual size would lie on each other.
+    fn is_crowded(&self) -> bool {
+        self.places.windows(2).any(|pair| pair[1] - pair[0] < 2.0 * DOT)
     }
 
     /// What is written under the ticks; what would touch the last one is left out.
@@ -240,17 +285,30 @@ fn axis_line() -> Stroke {
 /// One panel: for each point what was predicted and what came.
 struct Panel {
     title: String,
-    /// What a dot is.
-    dots: &'static str,
+    /// What the dots are.
+    came: &'static str,
+    /// Where the upright axis ends, at least.
+    least: f64,
+    /// The line of what was predicted, where more of it is known than at the values: units from the left, and the value.
+    curve: Vec<(f64, f64)>,
+    /// What was predicted and what came.
     values: Vec<[Option<f64>; 2]>,
 }
 
 impl Panel {
     fn draw(&self, page: &mut Page, across: &Across, verdicts: &[Verdict]) {
         page.text(MARGIN, page.y + HEADING.size, Anchor::Start, HEADING, &self.title);
+        self.legend(page);
         page.y += 44.0;
         let top = page.y;
-        let axis = Axis::up_to(self.values.iter().flatten().flatten().copied().fold(0.0, f64::max));
+        let axis = Axis::up_to(
+            self.values
+                .iter()
+                .flatten()
+                .flatten()
+                .copied()
+                .fold(self.least, f64::max),
+        );
         let height = |value: f64| top + PANEL * (1.0 - axis.place(value));
         let mut grid = String::new();
         for (value, text) in &axis.ticks {
@@ -276,19 +334,52 @@ impl Panel {
             let _ = write!(ticks, "M{} {}v6", at(*x), at(top + PANEL));
         }
         page.path(ticks, axis_line());
-        let predicted: Vec<_> = points()
+        let mut predicted: Vec<_> = points()
             .map(|(x, [predicted, _])| predicted.map(|value| (*x, height(value))))
             .collect();
-        page.path(line(&predicted), PREDICTED);
-        self.dots(page, across, verdicts, &height);
-        let last = |which: usize| self.values.iter().rev().find_map(|values| values[which]).map(&height);
-        ends(page, top, last(0), (self.dots, last(1)));
+        if !self.curve.is_empty() {
+            predicted = self.curve.iter().map(|(x, value)| Some((*x, height(*value)))).collect();
+        }
+        let line = line(&predicted);
+        if across.is_crowded() {
+            // So many dots would hide the line.
+            self.dots(page, across, verdicts, &height);
+            page.path(
+                line,
+                Stroke {
+                    width: 1.8,
+                    ..PREDICTED
+                },
+            );
+        } else {
+            page.path(line, PREDICTED);
+            self.dots(page, across, verdicts, &height);
+        }
         page.y = top + PANEL;
     }
 
+    /// What line and dots are, beside the title: next to the panel they would look like points of it.
+    fn legend(&self, page: &mut Page) {
+        let y = page.y + HEADING.size;
+        let mut x = WIDTH - MARGIN - SMALL.width(self.came);
+        page.text(x, y, Anchor::Start, SMALL, self.came);
+        page.path(circle(x - 14.0, y - 6.0, DOT), AS_PREDICTED);
+        x -= 44.0 + SMALL.width("predicted");
+        page.text(x, y, Anchor::Start, SMALL_BLUE, "predicted");
+        page.path(format!("M{} {}h18", at(x - 24.0), at(y - 6.0)), PREDICTED);
+    }
+
     fn dots(&self, page: &mut Page, across: &Across, verdicts: &[Verdict], height: &impl Fn(f64) -> f64) {
-        // Many dots become smaller, so that each still can be told.
-        let radius = if self.values.len() > 60 { 2.5 } else { DOT };
+        // A rim would be drawn over the neighbours.
+        let (radius, rim) = if across.is_crowded() {
+            (SMALL_DOT, "")
+        } else {
+            (DOT, AS_PREDICTED.ink)
+        };
+        let as_predicted = Stroke {
+            ink: rim,
+            ..AS_PREDICTED
+        };
         let mut paths = [String::new(), String::new(), String::new()];
         for ((x, values), verdict) in across.places.iter().zip(&self.values).zip(verdicts) {
             let Some(y) = values[1].map(height) else { continue };
@@ -298,7 +389,7 @@ impl Panel {
                 Verdict::Incomplete => paths[2].push_str(&circle(*x, y, radius)),
             }
         }
-        for (path, stroke) in paths.into_iter().zip([AS_PREDICTED, NOT_AS_PREDICTED, INCOMPLETE]) {
+        for (path, stroke) in paths.into_iter().zip([as_predicted, NOT_AS_PREDICTED, INCOMPLETE]) {
             page.path(path, stroke);
         }
     }
@@ -349,28 +440,6 @@ fn line(points: &[Option<(f64, f64)>]) -> String {
         }
     }
     path
-}
-
-/// What line and dots are, beside the last of each; moved apart where they would touch.
-fn ends(page: &mut Page, top: f64, predicted: Option<f64>, (dots, counted): (&str, Option<f64>)) {
-    const APART: f64 = 22.0;
-    let (mut above, mut below) = (predicted, counted);
-    if let (Some(one), Some(other)) = (predicted, counted)
-        && (one - other).abs() < APART
-    {
-        let middle = f64::midpoint(one, other).clamp(top + APART / 2.0, top + PANEL - APART / 2.0);
-        let half = if one <= other { APART / 2.0 } else { -APART / 2.0 };
-        (above, below) = (Some(middle - half), Some(middle + half));
-    }
-    let x = RIGHT + 6.0;
-    if let Some(y) = above {
-        page.path(format!("M{} {}h18", at(x), at(y)), PREDICTED);
-        page.text(x + 24.0, y + 6.0, Anchor::Start, SMALL_BLUE, "predicted");
-    }
-    if let Some(y) = below {
-        page.path(circle(x + 9.0, y, DOT), AS_PREDICTED);
-        page.text(x + 24.0, y + 6.0, Anchor::Start, SMALL, dots);
-    }
 }
 
 /// What dots of other shapes mean, where there are some.

@@ -2,7 +2,7 @@
 
 use super::{
     comparison,
-    page::{RED, Type},
+    page::{BLUE, INK, RED, Type},
     prediction, run, sweep,
 };
 use crate::{
@@ -208,6 +208,7 @@ fn swept(over: &str, points: Vec<Point>) -> Sweep {
         over: over.to_owned(),
         planned: points.len() as u64,
         points,
+        curve: Vec::new(),
         ..samples::sweep()
     }
 }
@@ -465,6 +466,81 @@ fn a_sweep_in_any_order_is_drawn_by_its_numbers() {
         paths.map(str::to_owned).collect()
     };
     assert_eq!(lines(&one), lines(&other));
+}
+
+#[test]
+fn many_points_are_dots_without_rims_below_the_line() {
+    let of = |number: u64| {
+        let values = (0..number).map(|place| point(&place.to_string(), Some((1.0, 0.5)), 300, 50));
+        sweep(&swept("attempts", values.collect()))
+    };
+    let rims = |figure: &str| {
+        let document = Document::parse(figure).unwrap();
+        let of_points = |path: &roxmltree::Node| path.attribute("d").is_some_and(|data| data.matches('M').count() > 10);
+        let rims = document
+            .descendants()
+            .filter(|node| node.attribute("fill") == Some(INK));
+        let rims: Vec<_> = rims
+            .filter(of_points)
+            .map(|node| node.has_attribute("stroke"))
+            .collect();
+        rims
+    };
+    assert_eq!(rims(&of(20)), [true, true]);
+    assert_eq!(rims(&of(199)), [false, false]);
+    assert_eq!(rims(&of(1000)), [false, false]);
+}
+
+#[test]
+fn chances_far_below_one_request_of_the_run_do_not_stretch_the_axis() {
+    let points = [("0", 0.0), ("0.001", 3e-12)].map(|(p, fails)| point(p, Some((1.0, fails)), 100, 0));
+    let figure = sweep(&swept("p", points.into()));
+    // One of 100 requests is 1 %.
+    assert!(says(&figure, "1.0") && !says(&figure, "0.000000"), "{figure}");
+}
+
+#[test]
+fn dots_are_named_after_what_they_are_and_one_call_is_one() {
+    let figure = sweep(&failures());
+    let document = Document::parse(&figure).unwrap();
+    let texts = document.descendants().filter(|node| node.has_tag_name("text"));
+    let named: Vec<_> = texts
+        .filter_map(|node| node.text())
+        .filter(|text| ["predicted", "received", "failed"].contains(text))
+        .collect();
+    assert_eq!(named, ["received", "predicted", "failed", "predicted"]);
+    assert!(figure.contains("p = 0: 1 call predicted, 1 received;"), "{figure}");
+}
+
+#[test]
+fn the_line_goes_through_what_is_known_between_the_values() {
+    let pieces_of_lines = |sweep_: &Sweep| -> Vec<usize> {
+        let figure = sweep(sweep_);
+        let document = Document::parse(&figure).unwrap();
+        let lines = document
+            .descendants()
+            .filter(|node| node.attribute("stroke") == Some(BLUE));
+        let lines = lines.filter_map(|node| node.attribute("d"));
+        let pieces = lines.map(|data| data.matches('L').count());
+        pieces.filter(|pieces| *pieces > 0).collect()
+    };
+    let mut chances = samples::sweep();
+    assert_eq!(pieces_of_lines(&chances), [3, 3], "four numbers for three values");
+    chances.curve.clear();
+    assert_eq!(pieces_of_lines(&chances), [2, 2]);
+    // What was not run has no place on the axis.
+    let mut cut_short = samples::sweep();
+    cut_short.points.truncate(2);
+    assert_eq!(pieces_of_lines(&cut_short), [2, 2]);
+}
+
+#[test]
+fn values_with_seeds_of_their_own_have_no_common_one() {
+    let mut seeds = failures();
+    seeds.seed = None;
+    let figure = sweep(&seeds);
+    assert!(says(&figure, "Each value has its own seed."), "{figure}");
+    assert!(!says(&figure, "Seed"), "{figure}");
 }
 
 #[test]

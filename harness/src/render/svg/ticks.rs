@@ -72,6 +72,9 @@ fn multiples(least: f64, most: f64, step: f64) -> Vec<(f64, String)> {
 
 /// A multiple of a step, with as many decimals as the step has.
 fn written(value: f64, step: f64) -> String {
+    if value == 0.0 && step < 1e-6 {
+        return "0".to_owned();
+    }
     if value.abs() >= 1e7 || (value != 0.0 && step < 1e-6) {
         let text = format!("{value:.2e}");
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -100,6 +103,7 @@ mod tests {
         assert_eq!(texts(&Axis::up_to(100.0)), ["0", "50", "100"]);
         assert_eq!(texts(&Axis::up_to(12_345.0)), ["0", "5,000", "10,000", "15,000"]);
         assert_eq!(texts(&Axis::up_to(0.0)), ["0.0", "0.5", "1.0"]);
+        assert_eq!(texts(&Axis::up_to(3e-10)), ["0", "1e-10", "2e-10", "3e-10"]);
         assert_eq!(texts(&Axis::up_to(1e26)), ["0", "5e25", "1e26"]);
         assert_eq!(Axis::up_to(f64::NAN), Axis::up_to(0.0));
     }

@@ -1160,6 +1160,10 @@ p        predicted    received    predicted    failed
 1             3.00        3.00        100 %     100 %  AS PREDICTED
 
 1 request for each value; -n N sends others.
+Predicted is the average over all draws, for failures that are independent: the
+best case. The verdict holds each run against the count that its own draws give,
+those of seed 27. All values share them, so neighbours tend to stray from the
+average the same way.
 
 repeat it     harness sweep 'web x3 > db' --over p=0,0.5..1 -n 1        exit 0
 "
