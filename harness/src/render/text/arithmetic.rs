@@ -68,6 +68,21 @@ Exact for a service that is down.
 }
 
 #[test]
+fn a_chance_too_small_to_write_is_none_only_where_the_fault_passes() {
+    let mut sums = samples::prediction();
+    sums.services[3].predicted.kind = PredictionKind::Statistical;
+    (sums.bottom.still_fails, sums.bottom.sd) = (Some(0.0), Some(1.41));
+    let told = |sums: &mut crate::report::Prediction, fault: &str| {
+        sums.chain = format!("client > frontend x3 > checkout x3 > pricing x3 > inventory {fault}");
+        prediction(sums, "harness", Style::Plain)
+    };
+    let text = told(&mut sums, "fail:p=0.5");
+    assert!(text.contains("\nRequests that still fail: < 1e-300. "), "{text}");
+    let text = told(&mut sums, "fail:p=0.5,first=2");
+    assert!(text.contains("\nRequests that still fail: 0 %. "), "{text}");
+}
+
+#[test]
 fn what_a_change_gives_up_has_a_line_where_no_column_fits() {
     let mut sums = samples::prediction();
     sums.changes[1].edits = "2 services, 1 mesh setting".to_owned();

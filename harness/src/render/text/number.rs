@@ -179,6 +179,15 @@ pub(in crate::render) fn share(chance: f64) -> String {
     }
 }
 
+/// A chance that is small and not none: what a floating-point number does not hold is no certainty.
+pub(in crate::render) fn some_share(chance: f64) -> String {
+    if chance <= 0.0 {
+        "< 1e-300".to_owned()
+    } else {
+        share(chance)
+    }
+}
+
 /// The place in a row, in words up to the tenth.
 pub(in crate::render) fn ordinal(place: u64) -> String {
     const WORDS: [&str; 10] = [

@@ -428,9 +428,14 @@ pub(in crate::render) fn chances(prediction: &Prediction) -> Vec<String> {
     let bottom = &prediction.bottom;
     match (statistical, bottom.still_fails, bottom.sd) {
         (true, Some(chance), Some(sd)) => {
+            // A fault that passes may leave none for sure.
+            let passes = fault(prediction)
+                .and_then(|text| text.parse::<ServiceFault>().ok())
+                .is_some_and(|fault| fault.fault.when.first.is_some());
+            let written = if passes { number::share } else { number::some_share };
             let text = format!(
                 "Requests that still fail: {}. One request strays from the average by {} (one standard deviation).",
-                number::share(chance),
+                written(chance),
                 number::mean(sd)
             );
             let mut lines = words::wrapped("", 0, &text);

@@ -64,8 +64,7 @@ pub(in crate::render) fn calls(share: &Share) -> String {
 /// How many requests still fail.
 pub(in crate::render) fn failed(share: &Share) -> String {
     match share.still_fails {
-        // What a floating-point number does not hold is no certainty.
-        Some(0.0) if share.mean > Some(0.0) => "< 1e-300".to_owned(),
+        Some(chance) if share.mean > Some(0.0) => number::some_share(chance),
         Some(chance) => number::share(chance),
         None => "-".to_owned(),
     }
