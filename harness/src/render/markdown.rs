@@ -149,8 +149,8 @@ pub fn prediction(prediction: &Prediction) -> String {
             format_args!("{} calls", number::factor(budget.bottom)),
         ));
     }
-    if let Some(capacity) = &prediction.capacity {
-        page.paragraph(&escaped(&capacity.text));
+    if let Some(text) = arithmetic::capacity::sentence(prediction) {
+        page.paragraph(&escaped(&text));
     }
     page.list(prediction.notes.iter().map(|note| escaped(&words::sentence(note))));
     page.commands([prediction.command.as_str()]);
@@ -187,7 +187,8 @@ fn services(prediction: &Prediction) -> Table {
             cells.extend([of(|found| found.p50), of(|found| found.p90), of(|found| found.p99)]);
         }
         if rated {
-            cells.push(number::or_dash(row.per_second, number::mean));
+            let cell = row.per_second.map(arithmetic::capacity::cell);
+            cells.push(cell.unwrap_or_else(|| "-".to_owned()));
         }
         table.row(cells);
     }
@@ -196,7 +197,7 @@ fn services(prediction: &Prediction) -> Table {
 
 fn changes(title: &str, bottom: &str, rows: &[&Change]) -> Table {
     let at = format!("at {}", escaped(bottom));
-    let mut table = Table::new(&[title, at.as_str(), "you edit", "it gives up"]);
+    let mut table = Table::new(&[title, at.as_str(), "you edit", "afterwards"]);
     for change in rows {
         let left = match change.ceiling {
             Some(ceiling) => format!("{} at most", number::mean(ceiling)),
@@ -608,7 +609,7 @@ harness run --seed 27
         let page = prediction(&samples::prediction());
         println!("{page}");
         assert!(
-            page.starts_with("### ") && page.contains("| you edit | it gives up |"),
+            page.starts_with("### ") && page.contains("| you edit | afterwards |"),
             "{page}"
         );
         assert!(page.contains("```sh\nharness predict"), "{page}");

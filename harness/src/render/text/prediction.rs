@@ -1,6 +1,7 @@
 //! The screen of the arithmetic alone: the answer, the picture, what to change (`changes`), what a policy costs and buys
-//! (`shares`), what the figures rest on. Start at [`prediction`].
+//! (`shares`), what comes every second (`capacity`), what the figures rest on. Start at [`prediction`].
 
+pub(in crate::render) mod capacity;
 mod changes;
 mod shares;
 
@@ -45,8 +46,8 @@ pub fn prediction(prediction: &Prediction, program: &str, style: Style) -> Strin
     shares::table(&mut screen, prediction);
     screen.gap();
     screen.lines(budget(prediction));
-    if let Some(capacity) = &prediction.capacity {
-        screen.lines(words::wrapped("", 0, &number::in_sentence(&sentence(&capacity.text))));
+    if let Some(text) = capacity::sentence(prediction) {
+        screen.lines(words::wrapped("", 0, &text));
     }
     screen.gap();
     let notes: Vec<String> = prediction.notes.iter().map(|note| sentence(note)).collect();
@@ -117,16 +118,17 @@ pub(super) fn headline_when(prediction: &Prediction, when: Option<&str>) -> Stri
     match (total.map(|total| total.kind), bottom.mean) {
         (Some(PredictionKind::Statistical), Some(mean)) => {
             let (mean, most) = (number::mean(mean), number::count(bottom.worst));
-            let at_rate = at_rate(prediction);
+            let at_rate = capacity::at_rate(prediction);
             format!("{mean} calls on average will arrive at {name} for 1 request, {most} at most.{at_rate}")
         }
         (Some(PredictionKind::Bounds | PredictionKind::Statistical), _) => {
             let requests = number::of(requests, "request");
             let (least, most) = total.map_or((Count::Of(0), Count::Beyond), |total| (total.min, total.max));
             format!(
-                "{} to {} calls will arrive at {name} for {requests}.",
+                "{} to {} calls will arrive at {name} for {requests}.{}",
                 number::count(least),
-                number::count(most)
+                number::count(most),
+                capacity::at_rate(prediction)
             )
         }
         _ => {
@@ -158,23 +160,10 @@ pub(super) fn headline_when(prediction: &Prediction, when: Option<&str>) -> Stri
             };
             format!(
                 "{calls} will arrive at {name} for 1 request{condition}.{all}{}",
-                at_rate(prediction)
+                capacity::at_rate(prediction)
             )
         }
     }
-}
-
-/// ` At 40 requests/s: 29,160 calls/s.`; nothing without a rate.
-fn at_rate(prediction: &Prediction) -> String {
-    let bottom = prediction.services.last().and_then(|row| row.per_second);
-    let Some((rate, calls)) = prediction.rate.zip(bottom) else {
-        return String::new();
-    };
-    format!(
-        " At {} requests/s: {} calls/s.",
-        number::factor(rate),
-        number::factor(calls)
-    )
 }
 
 fn capitalised(text: &str) -> String {
