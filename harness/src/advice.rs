@@ -410,8 +410,8 @@ impl Edit {
         }
         match (once.as_slice(), moved.as_slice()) {
             ([one], _) => format!("{one} is tried once"),
-            ([first, .., last], _) if once.len() > 2 => format!("{first} to {last} tried once"),
-            ([first, .., last], _) => format!("{first} and {last} tried once"),
+            ([first, .., last], _) if once.len() > 2 => format!("{first} to {last}: once"),
+            ([first, .., last], _) => format!("{first}, {last}: once"),
             ([], [(callee, above)]) => format!("{above} retries {callee}"),
             ([], [(_, above), others @ ..]) if others.iter().all(|(_, other)| other == above) => {
                 format!("{above} retries all below")
@@ -513,7 +513,7 @@ mod tests {
                 "20 % retries at most",
                 "frontend retries all below",
                 "checkout is tried once",
-                "checkout and pricing tried once",
+                "checkout, pricing: once",
                 "checkout is tried once",
                 "frontend retries pricing",
                 "checkout retries inventory",
@@ -538,7 +538,7 @@ mod tests {
             ("proxy retries off at api", "3 tries of a call, not 6"),
             ("proxy retries off, whole mesh", "fewer tries of a call"),
             ("retry at client only", "client retries all below"),
-            ("retry at api only, in its code", "web and api tried once"),
+            ("retry at api only, in its code", "web, api: once"),
         ] {
             assert_eq!(text(change), text_of_it, "{change}");
         }

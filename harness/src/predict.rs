@@ -220,7 +220,7 @@ fn notes(
         if let Some((caller, inside)) = &service.fault.side {
             let place = if *inside { "inside" } else { "outside" };
             notes.push(format!(
-                "The fault of {} sits in {caller}, {place} its retry loop: what it fails is never sent.",
+                "The fault of {} sits in {caller}, {place} its retry loop: what it fails never arrives.",
                 service.name
             ));
         }

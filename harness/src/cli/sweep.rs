@@ -293,7 +293,7 @@ mod tests {
         // What a file says itself stays.
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("one.toml");
-        std::fs::write(&file, "chain = \"web x3 > db\"\nload.requests = 1\n").unwrap();
+        std::fs::write(&file, "[load]\nrequests = 1\n").unwrap();
         let file = file.to_str().unwrap();
         assert_eq!(requests(&[file, "--over", "p=0.5"]), 1);
         assert!(!sweep(&[file, "--over", "p=0.5"]).command.contains("200"));

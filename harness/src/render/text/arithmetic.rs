@@ -92,6 +92,26 @@ Several edits
 }
 
 #[test]
+fn requests_that_differ_have_an_average_and_a_worst_one() {
+    let mut sums = samples::prediction();
+    sums.scenario = json!({"load": {"requests": 100}});
+    sums.services[3].predicted = samples::exact(172);
+    let first = |sums: &crate::report::Prediction| {
+        let text = prediction(sums, "harness", Style::Plain);
+        text.split("\n\n").next().unwrap().replace('\n', " ")
+    };
+    (sums.bottom.worst, sums.bottom.mean) = (Count::Of(4), Some(1.72));
+    let average = "1.72 calls on average will arrive at inventory for 1 request, 4 at most. For 100 requests: 172.";
+    assert!(first(&sums).starts_with(average), "{}", first(&sums));
+    assert!(prediction(&sums, "harness", Style::Plain).contains("at inventory for 1, at most"));
+    // Also where the average is whole.
+    (sums.bottom.worst, sums.bottom.mean) = (Count::Of(27), Some(3.0));
+    assert!(first(&sums).starts_with("3.00 calls on average"), "{}", first(&sums));
+    sums.bottom.mean = Some(27.0);
+    assert!(first(&sums).starts_with("27 calls will arrive at inventory for 1 request"));
+}
+
+#[test]
 fn the_arithmetic_in_the_right_words() {
     let first = |sums: &crate::report::Prediction| {
         prediction(sums, "harness", Style::Plain)

@@ -121,6 +121,16 @@ pub(super) fn headline_when(prediction: &Prediction, when: Option<&str>) -> Stri
             let at_rate = capacity::at_rate(prediction);
             format!("{mean} calls on average will arrive at {name} for 1 request, {most} at most.{at_rate}")
         }
+        (Some(PredictionKind::Exact), Some(mean)) if is_average(prediction) => {
+            let (mean, most) = (number::mean(mean), number::count(bottom.worst));
+            let all = total.map_or(Count::Beyond, |total| total.max);
+            format!(
+                "{mean} calls on average will arrive at {name} for 1 request, {most} at most. For {}: {}.{}",
+                number::of(requests, "request"),
+                number::count(all),
+                capacity::at_rate(prediction)
+            )
+        }
         (Some(PredictionKind::Bounds | PredictionKind::Statistical), _) => {
             let requests = number::of(requests, "request");
             let (least, most) = total.map_or((Count::Of(0), Count::Beyond), |total| (total.min, total.max));
@@ -133,17 +143,8 @@ pub(super) fn headline_when(prediction: &Prediction, when: Option<&str>) -> Stri
         }
         _ => {
             // For one request the total is the figure itself; the worst case may lie above it.
-            let one = match (requests, total, bottom.mean) {
-                (1, Some(total), _) => total.max,
-                (_, _, Some(mean)) if mean.fract() == 0.0 && (0.0..1e15).contains(&mean) => {
-                    #[expect(
-                        clippy::cast_possible_truncation,
-                        clippy::cast_sign_loss,
-                        reason = "whole, below 1e15"
-                    )]
-                    let mean = mean as u128;
-                    Count::Of(mean)
-                }
+            let one = match total {
+                Some(total) if requests == 1 => total.max,
                 _ => bottom.worst,
             };
             let calls = capitalised(&number::counted(one, "call"));
@@ -347,6 +348,14 @@ pub(super) fn chain(prediction: &Prediction) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Whether requests differ, so that the figure of one of them is an average: who comes first meets faults and limits that the
+/// others do not.
+fn is_average(prediction: &Prediction) -> bool {
+    let worst = prediction.bottom.worst.about();
+    let is_below = |mean: f64| mean < worst * (1.0 - 1e-9);
+    requests(prediction) > 1 && prediction.bottom.mean.is_some_and(is_below)
 }
 
 /// Whether the count at the bottom is one number.

@@ -4,7 +4,7 @@ use super::super::{
     number,
     words::{self, Screen, WIDTH, shown},
 };
-use super::{is_exact, requests};
+use super::{is_average, is_exact, requests};
 use crate::report::{Change, Prediction, Scope};
 
 /// Rows of a block, at most.
@@ -71,8 +71,9 @@ impl Columns {
         let widest = |text: &dyn Fn(&Change) -> String| rows.iter().map(|(change, _)| text(change).len()).max();
         // What a change leaves is told of one request, and the headline of all of them.
         let of_one = if requests(prediction) > 1 { " for 1" } else { "" };
-        // Where chance or order decides, what a change leaves is the worst case, and the headline's figure is not.
-        let most = if is_exact(prediction) { "" } else { ", at most" };
+        // Where chance, order or other requests decide, what a change leaves is the worst case, and the headline's figure is not.
+        let is_worst = is_exact(prediction) && !is_average(prediction);
+        let most = if is_worst { "" } else { ", at most" };
         let at = format!("at {}{of_one}{most}", words::name(&prediction.bottom.service, 17));
         let name = widest(&|change| format!("  {}", shown(&change.change)))
             .unwrap_or(0)
