@@ -409,7 +409,7 @@ impl Edit {
             }
         }
         match (once.as_slice(), moved.as_slice()) {
-            ([one], _) => format!("{one} is tried once"),
+            ([callee], _) => format!("{callee} is tried once"),
             ([first, .., last], _) if once.len() > 2 => format!("{first} to {last}: once"),
             ([first, .., last], _) => format!("{first}, {last}: once"),
             ([], [(callee, above)]) => format!("{above} retries {callee}"),

@@ -559,8 +559,12 @@ fn a_proof_of_what_is_drawn_has_200_requests_unless_told_otherwise_and_says_so()
 #[test]
 fn a_mesh_that_fills_nothing_says_so() {
     let warned = |words: &[&str]| match parse_words(words) {
-        Ok(Command::Run(Run { output, .. }) | Command::Predict(Predict { output, .. })) => output.warnings,
-        Ok(Command::Compare(Compare { output, .. }) | Command::Sweep(Sweep { output, .. })) => output.warnings,
+        Ok(
+            Command::Run(Run { output, .. })
+            | Command::Predict(Predict { output, .. })
+            | Command::Compare(Compare { output, .. })
+            | Command::Sweep(Sweep { output, .. }),
+        ) => output.warnings,
         other => panic!("{words:?}: {other:?}"),
     };
     let http = ["--mesh", "istio-http"];
