@@ -5,18 +5,17 @@
 
 use crate::{
     plan,
-    report::{self, Scope},
+    report::{self, ChangeKind, Scope},
     scenario::{CUSTOM, Chain, Scenario, SidecarKind},
 };
 use chassis::policy::{Budget, Policy};
-use model::Topology;
 use std::time::Duration;
 
 /// Retries per hundred calls that the suggested budget lets each layer make.
-const PERCENT: f64 = 20.0;
+const PERCENT: u32 = 20;
 /// The same as a policy: no reserve, so that the share alone decides.
 const BUDGET: Budget = Budget::Window {
-    ratio_milli: 200,
+    ratio_milli: PERCENT * 10,
     min_per_second: 0,
     ttl: Duration::from_secs(10),
 };
@@ -32,28 +31,32 @@ pub struct Suggestion {
     pub bottom: model::Count,
     /// What a budget leaves under steady traffic; `None` for what is no budget.
     pub ceiling: Option<f64>,
+    /// Whether calls are counted where they are sent, since none of them arrives without the edit.
+    pub is_sent: bool,
 }
 
-/// The edits that lower the number of calls at the bottom, the biggest cut first, among equal ones the fewest edits. Where the
-/// bottom's port is closed, calls are those that are sent there.
+/// The edits that lower the number of calls at the bottom, the biggest cut first, among equal ones the fewest edits. Where none
+/// can arrive, calls are those that are sent there.
 ///
 /// A budget counts by its ceiling: it saves up in quiet times, so one request alone may still cause what it caused before.
 pub fn suggestions(scenario: &Scenario) -> Vec<Suggestion> {
-    let topology = topology(scenario);
+    let topology = plan::of(scenario);
+    let is_sent = model::is_only_sent(&topology);
+    let calls = if is_sent { model::worst_sent } else { model::worst };
     let now = calls(&topology);
-    let mut found: Vec<Suggestion> = edits(&scenario.chain)
+    let mut found: Vec<Suggestion> = edits(&scenario.chain, topology.is_limited())
         .into_iter()
-        .map(|edit| match edit.what {
-            What::Budget => Suggestion {
-                bottom: now,
-                ceiling: Some(model::ceiling(&topology, PERCENT).bottom),
+        .map(|edit| {
+            let (bottom, ceiling) = match edit.what {
+                What::Budget => (now, Some(model::ceiling(&topology, PERCENT.into()).bottom)),
+                _ => (calls(&plan::of(&edit.apply(scenario))), None),
+            };
+            Suggestion {
                 edit,
-            },
-            _ => Suggestion {
-                bottom: calls(&self::topology(&edit.apply(scenario))),
-                ceiling: None,
-                edit,
-            },
+                bottom,
+                ceiling,
+                is_sent,
+            }
         })
         .collect();
     found.retain(|suggestion| match suggestion.ceiling {
@@ -74,9 +77,20 @@ pub fn suggestions(scenario: &Scenario) -> Vec<Suggestion> {
     counted.into_iter().map(|(_, suggestion)| suggestion).collect()
 }
 
+/// The edits that a policy as it is is compared with: the best one of a single place, from what was suggested, and the best
+/// single owner, where it is another one.
+pub fn rivals(scenario: &Scenario, suggestions: &[Suggestion]) -> Vec<Edit> {
+    let mut single = suggestions.iter().filter(|row| row.ceiling.is_none());
+    let single = single.find(|row| row.edit.scope(&scenario.chain) == Scope::OneEdit);
+    let mut rivals: Vec<Edit> = single.map(|row| row.edit.clone()).into_iter().collect();
+    let owner = best_owner(scenario, suggestions);
+    rivals.extend(owner.filter(|owner| rivals.iter().all(|rival| rival.layers != owner.layers)));
+    rivals
+}
+
 /// The single owner of all retries that leaves least, from what was suggested; the topmost where no owner lowers the number,
 /// and `None` where one layer retries at most.
-pub fn best_owner(scenario: &Scenario, suggestions: &[Suggestion]) -> Option<Edit> {
+fn best_owner(scenario: &Scenario, suggestions: &[Suggestion]) -> Option<Edit> {
     let left = |edit: &Edit| {
         let same = |row: &&Suggestion| row.ceiling.is_none() && row.edit.layers == edit.layers;
         suggestions
@@ -94,6 +108,8 @@ impl Suggestion {
         let edited = self.edit.apply(scenario);
         report::Change {
             change: self.edit.name(chain),
+            kind: self.edit.kind(),
+            at: self.edit.at(chain).map(str::to_owned),
             scope: self.edit.scope(chain),
             edits: self.edit.edits(chain),
             bottom: self.bottom.into(),
@@ -164,10 +180,10 @@ impl Owner {
 
 /// Every edit there is for a chain. Two names for one edit are one: the first is the one that says what is edited.
 ///
-/// A chain in which a layer has a throttle or a budget already is offered no other budget: it keeps the limit that somebody
+/// A chain that is limited, in which a layer has a throttle or a budget already is offered no other budget: it keeps the limit that somebody
 /// chose, and a product of different limits is no ceiling that anybody could state. Hedges are retries like all others: a
 /// budget pays for each attempt behind the first.
-fn edits(chain: &Chain) -> Vec<Edit> {
+fn edits(chain: &Chain, is_limited: bool) -> Vec<Edit> {
     let all = retrying(chain);
     let part = |is: fn(&Layer) -> bool| all.iter().copied().filter(is).collect::<Vec<_>>();
     let mut edits: Vec<Edit> = all
@@ -192,11 +208,7 @@ fn edits(chain: &Chain) -> Vec<Edit> {
             known.push(edit);
         }
     }
-    let is_limited = |layer: &Layer| {
-        let policy = layer.policy(chain);
-        policy.throttle.is_some() || policy.budget.is_some()
-    };
-    if !all.is_empty() && !all.iter().any(is_limited) {
+    if !all.is_empty() && !is_limited {
         known.push(Edit {
             what: What::Budget,
             layers: all,
@@ -229,13 +241,6 @@ fn retrying(chain: &Chain) -> Vec<Layer> {
         code.into_iter().chain(proxy)
     });
     layers.collect()
-}
-
-impl Layer {
-    fn policy(self, chain: &Chain) -> &Policy {
-        let (_, caller) = chain.callers().nth(self.caller).expect("a layer of this chain");
-        if self.is_proxy { &caller.proxy } else { &caller.retry }
-    }
 }
 
 impl Edit {
@@ -297,8 +302,32 @@ impl Edit {
             What::Owner(Owner::Layer(Layer { caller, .. })) => format!("retry at {} only", name(caller)),
             What::Budget => match self.layers.as_slice() {
                 [one] => format!("{PERCENT} % budget at {}", name(one.caller)),
-                layers => format!("{PERCENT} % budget, all {} layers", layers.len()),
+                layers => format!("{PERCENT} % budget, {} layers", layers.len()),
             },
+        }
+    }
+
+    fn kind(&self) -> ChangeKind {
+        match self.what {
+            What::Off(Layer { is_proxy: true, .. }) => ChangeKind::ProxyOff,
+            What::Off(_) => ChangeKind::CodeOff,
+            What::ProxiesOff => ChangeKind::AllProxiesOff,
+            What::CodeOff => ChangeKind::AllCodeOff,
+            What::Owner(Owner::Both(_)) => ChangeKind::OwnerWithProxy,
+            What::Owner(Owner::Layer(Layer { is_proxy: true, .. })) => ChangeKind::OwnerProxy,
+            What::Owner(Owner::Layer(_)) => ChangeKind::OwnerCode,
+            What::Budget => ChangeKind::Budget,
+        }
+    }
+
+    /// The one caller that it is about.
+    fn at<'a>(&self, chain: &'a Chain) -> Option<&'a str> {
+        match (self.what, self.layers.as_slice()) {
+            (What::Off(layer) | What::Owner(Owner::Layer(layer)), _) | (What::Budget, &[layer]) => {
+                Some(name(chain, layer.caller))
+            }
+            (What::Owner(Owner::Both(caller)), _) => Some(name(chain, caller)),
+            _ => None,
         }
     }
 
@@ -353,25 +382,62 @@ impl Edit {
         }
     }
 
-    /// What it gives up: `retries of calls above pricing`, where nobody else makes them; `retries doubled on a link`, where the
-    /// code or the proxy of the same caller still makes them; `retries near the failure`, where a caller further up repeats
-    /// the whole way instead.
+    /// What it gives up, told as what becomes of failures afterwards: who is tried once only, or else who retries from further
+    /// up, or how much less a call is tried.
     fn gives_up(&self, chain: &Chain) -> String {
         if self.what == What::Budget {
-            return format!("retries beyond {PERCENT} %");
+            return format!("{PERCENT} % retries at most");
         }
         let kept: Vec<Layer> = retrying(chain)
             .into_iter()
             .filter(|layer| !self.layers.contains(layer))
             .collect();
-        let is_doubled = |layer: &Layer| kept.iter().any(|kept| kept.caller == layer.caller);
-        match kept.first() {
-            None => "retries altogether".to_owned(),
-            Some(top) if self.layers[0].caller < top.caller => {
-                format!("retries of calls above {}", name(chain, top.caller))
+        if kept.is_empty() {
+            return "nothing is tried again".to_owned();
+        }
+        let (mut once, mut moved, mut fewer) = (Vec::new(), Vec::new(), Vec::new());
+        let mut callers: Vec<usize> = self.layers.iter().map(|layer| layer.caller).collect();
+        callers.dedup();
+        for caller in callers {
+            let callee = chain.services[caller].name.as_str();
+            if kept.iter().any(|kept| kept.caller == caller) {
+                fewer.push(caller);
+            } else if let Some(above) = kept.iter().rfind(|kept| kept.caller < caller) {
+                moved.push((callee, name(chain, above.caller)));
+            } else {
+                once.push(callee);
             }
-            Some(_) if self.layers.iter().all(is_doubled) => "retries doubled on a link".to_owned(),
-            Some(_) => "retries near the failure".to_owned(),
+        }
+        match (once.as_slice(), moved.as_slice()) {
+            ([callee], _) => format!("{callee} is tried once"),
+            ([first, .., last], _) if once.len() > 2 => format!("{first} to {last}: once"),
+            ([first, .., last], _) => format!("{first}, {last}: once"),
+            ([], [(callee, above)]) => format!("{above} retries {callee}"),
+            ([], [(_, above), others @ ..]) if others.iter().all(|(_, other)| other == above) => {
+                format!("{above} retries all below")
+            }
+            ([], [_, ..]) => "callers above retry".to_owned(),
+            ([], []) => self.fewer(chain, &fewer),
+        }
+    }
+
+    /// `3 tries of a call, not 9`, where code and proxy multiply at these callers and one of them goes on.
+    fn fewer(&self, chain: &Chain, callers: &[usize]) -> String {
+        let tries = |caller: usize| {
+            let (_, how) = chain.callers().nth(caller).expect("a caller of this chain");
+            let layer = |is_proxy, attempts: u32| {
+                let is_off = self.layers.contains(&Layer { caller, is_proxy });
+                (u64::from(attempts), if is_off { 1 } else { u64::from(attempts) })
+            };
+            let (code, proxy) = (layer(false, how.retry.attempts), layer(true, how.proxy.attempts));
+            (code.0 * proxy.0, code.1 * proxy.1)
+        };
+        let mut all = callers.iter().map(|caller| tries(*caller));
+        match all.next() {
+            Some((before, after)) if all.all(|other| other == (before, after)) => {
+                format!("{after} tries of a call, not {before}")
+            }
+            _ => "fewer tries of a call".to_owned(),
         }
     }
 }
@@ -392,25 +458,6 @@ impl Places {
 
 fn name(chain: &Chain, caller: usize) -> &str {
     chain.callers().nth(caller).map_or("", |(name, _)| name)
-}
-
-/// What the model is asked about.
-pub fn topology(scenario: &Scenario) -> Topology {
-    let configs = scenario.configs();
-    plan::topology(&configs[0], &configs[1..], &scenario.load)
-}
-
-/// The most calls at the bottom that one request can cause: arrivals, or what is sent there where its port is closed.
-fn calls(topology: &Topology) -> model::Count {
-    let is_closed = topology
-        .services
-        .last()
-        .is_some_and(|bottom| bottom.fault.kind == model::fault::Kind::Refuse);
-    if is_closed {
-        model::worst_sent(topology)
-    } else {
-        model::worst(topology)
-    }
 }
 
 #[cfg(test)]
@@ -450,7 +497,7 @@ mod tests {
             rows(&scenario),
             [
                 row("retries off everywhere", "3 services", "1"),
-                row("20 % budget, all 3 layers", "3 services", "1.728"),
+                row("20 % budget, 3 layers", "3 services", "1.728"),
                 row("retry at frontend only", "2 services", "3"),
                 row("retry at checkout only", "2 services", "3"),
                 row("retry at pricing only", "2 services", "3"),
@@ -459,23 +506,46 @@ mod tests {
                 row("retries off at pricing", "1 service", "9"),
             ]
         );
-        let gives_up: Vec<_> = suggestions(&scenario)
-            .iter()
-            .map(|row| row.told(&scenario).gives_up)
-            .collect();
         assert_eq!(
-            gives_up,
+            gives_up(&scenario).map(|(_, text)| text),
             [
-                "retries altogether",
-                "retries beyond 20 %",
-                "retries near the failure",
-                "retries of calls above checkout",
-                "retries of calls above pricing",
-                "retries of calls above checkout",
-                "retries near the failure",
-                "retries near the failure",
+                "nothing is tried again",
+                "20 % retries at most",
+                "frontend retries all below",
+                "checkout is tried once",
+                "checkout, pricing: once",
+                "checkout is tried once",
+                "frontend retries pricing",
+                "checkout retries inventory",
             ]
         );
+    }
+
+    /// Name of each suggestion and what it gives up.
+    fn gives_up<const ROWS: usize>(scenario: &Scenario) -> [(String, String); ROWS] {
+        let rows = suggestions(scenario).into_iter().map(|row| row.told(scenario));
+        let rows: Vec<_> = rows.map(|row| (row.change, row.gives_up)).collect();
+        rows.try_into().unwrap()
+    }
+
+    #[test]
+    fn what_is_given_up_names_who_is_tried_less_or_from_further_up() {
+        let told: [_; 15] = gives_up(&load("client x2 > web x3*3 > api x3*2 > db down", |_| ()));
+        let text = |change: &str| told.iter().find(|(name, _)| name == change).unwrap().1.as_str();
+        for (change, text_of_it) in [
+            ("code retries off at client", "web is tried once"),
+            ("code retries off at web", "3 tries of a call, not 9"),
+            ("proxy retries off at api", "3 tries of a call, not 6"),
+            ("proxy retries off, whole mesh", "fewer tries of a call"),
+            ("retry at client only", "client retries all below"),
+            ("retry at api only, in its code", "web, api: once"),
+        ] {
+            assert_eq!(text(change), text_of_it, "{change}");
+        }
+        let told: [_; 4] = gives_up(&load("a > b x2 > c > d x2 > e down", |_| ()));
+        assert_eq!(told[2], ("retries off at b".to_owned(), "c is tried once".to_owned()));
+        // Not d: whoever calls d has never tried it twice.
+        assert_eq!(told[3], ("retries off at d".to_owned(), "b retries e".to_owned()));
     }
 
     #[test]
@@ -483,7 +553,7 @@ mod tests {
         let scenario = load("client x2 > web x3*3 > api x3*2 > db down", |_| ());
         let all = rows(&scenario);
         for expected in [
-            row("20 % budget, all 5 layers", "1 client, 2 services, 2 routes", "2.488"),
+            row("20 % budget, 5 layers", "1 client, 2 services, 2 routes", "2.488"),
             row("retry at client only", "2 services, 1 mesh setting", "2"),
             row("retry at api only, in its proxy", "1 client, 2 services, 1 route", "2"),
             row(
@@ -515,7 +585,7 @@ mod tests {
             rows(&load("web x3 > api x4 > db down", |_| ())),
             [
                 row("retries off everywhere", "2 services", "1"),
-                row("20 % budget, all 2 layers", "2 services", "1.440"),
+                row("20 % budget, 2 layers", "2 services", "1.440"),
                 row("retries off at api", "1 service", "3"),
                 row("retries off at web", "1 service", "4"),
             ]
@@ -559,7 +629,59 @@ mod tests {
             refused.contains(&row("retries off at api", "1 service", "3")),
             "{refused:?}"
         );
-        assert!(refused.contains(&row("20 % budget, all 2 layers", "2 services", "1.440")));
+        assert!(refused.contains(&row("20 % budget, 2 layers", "2 services", "1.440")));
+    }
+
+    #[test]
+    fn whether_calls_are_counted_where_they_are_sent_is_one_decision_for_all_edits() {
+        let sent = |line: &str, change: fn(&mut Overrides)| {
+            let scenario = load(line, change);
+            let found = suggestions(&scenario);
+            assert!(found.iter().all(|row| row.is_sent == found[0].is_sent), "{found:?}");
+            (found.first().map(|row| row.is_sent), rows(&scenario).len())
+        };
+        assert_eq!(sent("web x3 > api x3 > db down", |_| ()), (Some(false), 4));
+        assert_eq!(sent("web x3 > api x3 > db refuse", |_| ()), (Some(true), 4));
+        // Who may leave before it is refused is counted as everybody is.
+        let timed = |flags: &mut Overrides| {
+            flags.set = vec!["retry.backoff.initial=\"20ms\"".to_owned()];
+            flags.deadline = Some(crate::scenario::OrNone::Is(Duration::from_millis(100)));
+        };
+        assert_eq!(sent("web x3 > api x3 > db refuse", timed), (Some(true), 4));
+        let side = |flags: &mut Overrides| {
+            flags.faults = vec![(None, "fail:side=client@api".parse().unwrap())];
+        };
+        assert_eq!(sent("web x3 > api x3 > db", side), (Some(true), 4));
+    }
+
+    #[test]
+    fn calls_of_a_service_are_no_retries_and_stay() {
+        let fan = |fan_out: &str| {
+            let set = vec![
+                "services.web.calls=2".to_owned(),
+                format!("services.web.fan_out=\"{fan_out}\""),
+            ];
+            rows(&load("web x3 > api x4 > db down", |flags| flags.set = set))
+        };
+        assert_eq!(
+            fan("parallel"),
+            [
+                row("retries off everywhere", "2 services", "2"),
+                row("20 % budget, 2 layers", "2 services", "2.880"),
+                row("retries off at api", "1 service", "6"),
+                row("retries off at web", "1 service", "8"),
+            ]
+        );
+        // The first call that fails is the last one.
+        assert_eq!(
+            fan("sequence"),
+            [
+                row("retries off everywhere", "2 services", "1"),
+                row("20 % budget, 2 layers", "2 services", "1.440"),
+                row("retries off at api", "1 service", "3"),
+                row("retries off at web", "1 service", "4"),
+            ]
+        );
     }
 
     #[test]
@@ -571,7 +693,7 @@ mod tests {
             flags.attempts_at = vec![("client".to_owned(), 11)];
         });
         let whole = 11_u128.pow(25);
-        assert_eq!(calls(&topology(&deep)), model::Count::Of(whole));
+        assert_eq!(model::worst(&plan::of(&deep)), model::Count::Of(whole));
         let all = suggestions(&deep);
         let off: Vec<_> = all.iter().filter(|row| matches!(row.edit.what, What::Off(_))).collect();
         assert_eq!(off.len(), 25);
@@ -632,7 +754,7 @@ mod tests {
                     ..Overrides::default()
                 };
                 prop_assert_eq!(Scenario::load(Some(source), &overrides).unwrap(), edited);
-                prop_assert!(row.edit.is_budget() || row.bottom < calls(&topology(&scenario)));
+                prop_assert!(row.edit.is_budget() || row.bottom < model::worst(&plan::of(&scenario)));
             }
         }
     }

@@ -35,8 +35,8 @@ pub struct Hop {
     pub name: String,
     /// Attempts of each call, the first included; 1 for the last name.
     pub attempts: u32,
-    /// Attempts that a proxy makes of each of them; 1 means there is no proxy.
-    pub proxy_attempts: u32,
+    /// Attempts that a proxy makes of each of them, where the line says it; 1 means there is no proxy.
+    pub proxy_attempts: Option<u32>,
 }
 
 /// Why a text is no chain line.
@@ -126,7 +126,7 @@ impl Hop {
         Self {
             name: name.to_owned(),
             attempts: 1,
-            proxy_attempts: 1,
+            proxy_attempts: None,
         }
     }
 
@@ -135,12 +135,12 @@ impl Hop {
         proxy_name(&self.name)
     }
 
-    /// `3` or `3*3`; nothing where one attempt and no proxy need no word.
+    /// `3` or `3*3`; nothing where one attempt and no word of a proxy need no word.
     fn tries(&self) -> Option<String> {
         match (self.attempts, self.proxy_attempts) {
-            (1, 1) => None,
-            (attempts, 1) => Some(attempts.to_string()),
-            (attempts, proxy) => Some(format!("{attempts}*{proxy}")),
+            (1, None) => None,
+            (attempts, None) => Some(attempts.to_string()),
+            (attempts, Some(proxy)) => Some(format!("{attempts}*{proxy}")),
         }
     }
 }
@@ -224,7 +224,7 @@ impl ChainLine {
         }
         let callers = std::iter::once(&self.client).chain(&self.services);
         let proxies: Vec<_> = callers
-            .filter(|hop| hop.proxy_attempts > 1)
+            .filter(|hop| hop.proxy_attempts > Some(1))
             .map(Hop::proxy_name)
             .collect();
         match proxies.into_iter().find(|proxy| names.contains(&proxy.as_str())) {
@@ -396,7 +396,7 @@ fn looks_like_tries(word: &str) -> bool {
 }
 
 /// `3` or `3*2`: attempts and the proxy's.
-fn read_tries(text: &str) -> Option<(u32, u32)> {
+fn read_tries(text: &str) -> Option<(u32, Option<u32>)> {
     let number = |digits: &str| {
         let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         digits
@@ -405,8 +405,8 @@ fn read_tries(text: &str) -> Option<(u32, u32)> {
             .filter(|number| plain && (1..=MAX_ATTEMPTS).contains(number))
     };
     match text.split_once('*') {
-        None => Some((number(text)?, 1)),
-        Some((attempts, proxy)) => Some((number(attempts)?, number(proxy)?)),
+        None => Some((number(text)?, None)),
+        Some((attempts, proxy)) => Some((number(attempts)?, Some(number(proxy)?))),
     }
 }
 
@@ -470,10 +470,16 @@ mod tests {
             "web x3 → orders x3*3 → ledger  down ",
             "web:3/orders:3*3/ledger:down",
             "client:1/web:3/orders:3*3/ledger:fail",
-            "client x1 > web x3*1 > orders x3*3 > ledger fail:code=UNAVAILABLE",
+            "client x1 > web x3 > orders x3*3 > ledger fail:code=UNAVAILABLE",
         ] {
             assert_eq!(text.parse(), Ok(line.clone()), "{text}");
         }
+        // That there is no proxy is another thing to say than nothing.
+        let by_hand: ChainLine = "web x3*1 > orders x3*3 > ledger down".parse().unwrap();
+        assert_eq!(
+            (by_hand.services[0].proxy_attempts, line.services[0].proxy_attempts),
+            (Some(1), None)
+        );
         assert_eq!(line.quoted(), "'client > web x3 > orders x3*3 > ledger down'");
         assert_eq!(line.address(), "client:1/web:3/orders:3*3/ledger:down");
     }

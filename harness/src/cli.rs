@@ -287,6 +287,8 @@ pub struct Output {
     pub color: ColorChoice,
     /// The program as it was started, for commands that can be typed again.
     pub program: String,
+    /// What is meant otherwise than it may seem, in sentences, told before anything starts.
+    pub warnings: Vec<String>,
 }
 
 /// What is shown.

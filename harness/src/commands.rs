@@ -140,6 +140,9 @@ pub fn obey(command: Command) -> ExitCode {
 /// Works, then delivers on a thread of its own: a pipe that nobody reads must not make the program deaf to signals. Answers
 /// how to write besides, for a failure.
 fn answered(output: &Output, work: impl Future<Output = Result<Answer, Failure>>) -> (Output, Result<u8, Failure>) {
+    for warning in &output.warnings {
+        warn(warning, output);
+    }
     let to = output.clone();
     let obeyed = on_runtime(async move {
         let answer = work.await?;
@@ -181,6 +184,7 @@ fn plain() -> Output {
         format: cli::Format::default(),
         color: cli::ColorChoice::Auto,
         program,
+        warnings: Vec::new(),
     }
 }
 

@@ -165,9 +165,7 @@ mod tests {
             ..Overrides::default()
         };
         let scenario = Scenario::load(Some(source), &overrides).unwrap();
-        let configs = scenario.configs();
-        let topology = plan::topology(&configs[0], &configs[1..], &scenario.load);
-        let prediction = model::predict(&topology, model::Draws::Forecast);
+        let prediction = model::predict(&plan::of(&scenario), model::Draws::Forecast);
         (limits(&scenario, &prediction), certainty(&scenario, &prediction))
     }
 

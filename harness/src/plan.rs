@@ -1,12 +1,18 @@
 //! From what the services say of themselves to what the model understands: the only bridge between the two vocabularies.
 
-use crate::scenario::Load;
+use crate::scenario::{Load, Scenario};
 use chassis::{
     config::{Config, FanOut, Layer, OnFailure, PassedOn, TransportCodes},
     fault::Scope,
     policy::{Budget, Commit, Jitter, Policy, RetryOn},
 };
 use std::time::Duration;
+
+/// The topology of a scenario: what the model is asked about it before anything runs.
+pub fn of(scenario: &Scenario) -> model::Topology {
+    let configs = scenario.configs();
+    topology(&configs[0], &configs[1..], &scenario.load)
+}
 
 /// The topology of a chain: the client's configuration, then those of the services from the top to the bottom.
 pub fn topology(client: &Config, services: &[Config], load: &Load) -> model::Topology {

@@ -1,19 +1,25 @@
 //! The arithmetic alone: a scenario becomes a prediction, and no process is started.
+//!
+//! Here: the counts and what they rest on. `predict/shares` has what policies cost and buy under a part of the failures,
+//! `predict/rates` what a rate makes of it all. Start at [`predict_and_answer`].
+
+mod rates;
+mod shares;
 
 use crate::{
-    advice::{self, Suggestion},
+    advice, plan,
     report::{
-        self, Bottom, BudgetCeiling, Capacity, Chance, Distribution, PredictedLink, PredictedService, Prediction,
-        PredictionKind, ServiceKind, Share, Tries,
+        self, Bottom, BudgetCeiling, Chance, Distribution, PredictedLink, PredictedService, Prediction, PredictionKind,
+        ServiceKind, Share, Tries,
     },
-    scenario::{Load, Scenario},
+    scenario::Scenario,
 };
 use chassis::config::PassedOn;
 use model::Topology;
 use std::fmt::Write as _;
 
-/// The shares of its calls that the bottom service fails, for what a policy costs and buys.
-const FAILING: [f64; 4] = [0.1, 0.5, 0.9, 1.0];
+/// The parts of its calls that the bottom service fails besides all of them, for what a policy costs and buys.
+const PARTS: [f64; 3] = [0.1, 0.5, 0.9];
 
 /// What is asked besides the counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -31,13 +37,18 @@ pub fn predict(scenario: &Scenario) -> Prediction {
 
 /// Predicts a scenario and answers what is asked besides.
 pub fn predict_and_answer(scenario: &Scenario, questions: &Questions) -> Prediction {
-    let topology = advice::topology(scenario);
+    let topology = plan::of(scenario);
     let predicted = model::predict(&topology, model::Draws::Forecast);
     let is_service = |name: &str| scenario.chain.services.iter().any(|service| service.name == name);
     let suggestions = advice::suggestions(scenario);
-    let distributions = distributions(&topology);
-    let services = predicted.services.iter().zip(distributions);
-    let services = services.map(|(service, distribution)| PredictedService {
+    let rate = scenario.load.rate;
+    // Where limits act, few requests are no traffic.
+    let many = rate.map(|_| rates::plan(&topology)).filter(|many| *many != topology);
+    let many = many.map(|many| model::predict(&many, model::Draws::Forecast));
+    let rated = many.as_ref().unwrap_or(&predicted);
+    let distributions = distributions(&topology, &predicted);
+    let services = predicted.services.iter().zip(&rated.services).zip(distributions);
+    let services = services.map(|((service, rated_service), distribution)| PredictedService {
         service: service.name.clone(),
         kind: if is_service(&service.name) {
             ServiceKind::Service
@@ -45,7 +56,7 @@ pub fn predict_and_answer(scenario: &Scenario, questions: &Questions) -> Predict
             ServiceKind::Sidecar
         },
         predicted: (&service.received).into(),
-        per_second: per_second(&service.received, &scenario.load),
+        per_second: rate.and_then(|rate| rates::per_second(&rated_service.received, rate, rated.requests)),
         distribution,
     });
     let services: Vec<PredictedService> = services.collect();
@@ -55,7 +66,7 @@ pub fn predict_and_answer(scenario: &Scenario, questions: &Questions) -> Predict
         sent: (&link.sent).into(),
     });
     let per_request = &predicted.per_request;
-    let shares = shares(scenario, &topology, &suggestions);
+    let shares = shares::of(scenario, &topology, &suggestions);
     let budget = questions.budget.map(|percent| budget(&topology, percent));
     let has_budget =
         budget.is_some_and(|budget| budget.layers > 0) || suggestions.iter().any(|row| row.edit.is_budget());
@@ -70,7 +81,7 @@ pub fn predict_and_answer(scenario: &Scenario, questions: &Questions) -> Predict
         command,
         chain: scenario.chain_line(),
         scenario: scenario.effective(),
-        notes: notes(scenario, &predicted, &services, &shares, has_budget),
+        notes: notes(scenario, &predicted, &services, shares.as_deref(), has_budget),
         services,
         links: links.collect(),
         bottom: Bottom {
@@ -82,19 +93,18 @@ pub fn predict_and_answer(scenario: &Scenario, questions: &Questions) -> Predict
             worst: per_request.worst.into(),
             mean: per_request.mean,
             sd: per_request.sd,
-            still_fails: per_request.still_fails.map(positive),
+            still_fails: per_request.still_fails,
         },
         tries_per_call: tries(scenario),
         formula: model::formula(&topology),
         changes: suggestions.iter().map(|row| row.told(scenario)).collect(),
-        shares,
+        shares: shares.unwrap_or_default(),
         budget,
-        rate: scenario.load.rate,
-        capacity: scenario
-            .load
-            .rate
+        rate,
+        rate_requests: rate.map(|_| rated.requests),
+        capacity: rate
             .zip(questions.capacity)
-            .map(|(rate, most)| capacity(&topology, rate, most)),
+            .map(|(rate, most)| rates::capacity(&topology, rate, most)),
         seed: scenario.load.seed,
     }
 }
@@ -112,38 +122,12 @@ fn tries(scenario: &Scenario) -> Vec<Tries> {
     rows.collect()
 }
 
-/// What a policy costs and buys at each of [`FAILING`]: as it is, and with the owner that leaves least.
-fn shares(scenario: &Scenario, topology: &Topology, suggestions: &[Suggestion]) -> Vec<Share> {
-    if topology.callers.iter().all(|caller| caller.attempts <= 1) {
-        return Vec::new();
+/// How often how many arrive at each service; nothing where nothing is left to chance.
+fn distributions(topology: &Topology, predicted: &model::Prediction) -> Vec<Option<Distribution>> {
+    let is_drawn = |service: &model::ServicePrediction| service.received.kind == model::Kind::Statistical;
+    if !predicted.services.iter().any(is_drawn) {
+        return vec![None; predicted.services.len()];
     }
-    let mut policies = vec![("as it is".to_owned(), topology.clone())];
-    policies.extend(advice::best_owner(scenario, suggestions).map(|owner| {
-        let name = owner.name(&scenario.chain);
-        (name, advice::topology(&owner.apply(scenario)))
-    }));
-    let rows = policies.iter().flat_map(|(policy, topology)| {
-        FAILING.map(|failing| {
-            let one = model::one_request(&model::failing_share(topology, failing));
-            Share {
-                policy: policy.clone(),
-                failing,
-                mean: one.mean,
-                sd: one.sd,
-                still_fails: one.still_fails.map(positive),
-            }
-        })
-    });
-    rows.collect()
-}
-
-/// A sum of nothing may be -0.0, which no reader wants to see.
-fn positive(chance: f64) -> f64 {
-    chance + 0.0
-}
-
-/// How often how many arrive at each service.
-fn distributions(topology: &Topology) -> Vec<Option<Distribution>> {
     let told = |of: model::Distribution| {
         let at = |share: f64| {
             of.quantile(share)
@@ -167,12 +151,6 @@ fn distributions(topology: &Topology) -> Vec<Option<Distribution>> {
     all.map(|of| of.map(told)).collect()
 }
 
-/// Arrivals per second of a total over the run.
-fn per_second(total: &model::Predicted, load: &Load) -> Option<f64> {
-    let total = total.mean.or(total.max.as_f64())?;
-    Some(load.rate? * total / load.requests as f64)
-}
-
 fn budget(topology: &Topology, percent: f64) -> BudgetCeiling {
     let model::Ceiling { layers, bottom } = model::ceiling(topology, percent);
     BudgetCeiling {
@@ -182,49 +160,12 @@ fn budget(topology: &Topology, percent: f64) -> BudgetCeiling {
     }
 }
 
-/// A number of a sentence: whole, or with one decimal.
-fn figure(number: f64) -> String {
-    if number < 1e15 {
-        ((number * 10.0).round() / 10.0).to_string()
-    } else {
-        format!("{number:.1e}")
-    }
-}
-
-/// Whether retries of calls that fail keep the bottom service down once what made it fail is over: they do where what is
-/// offered, times the attempts, is more than it can answer (Bronson and others, `HotOS` 2021).
-fn capacity(topology: &Topology, rate: f64, capacity: f64) -> Capacity {
-    let down = model::worst(&model::failing_share(topology, 1.0));
-    let load = down.as_f64().map_or(f64::MAX, |calls| calls * rate);
-    let bottom = topology.services.last().map_or("", |bottom| &bottom.name);
-    let [offered, calls, most] = [rate, load, capacity].map(figure);
-    let text = if rate >= capacity {
-        format!("Even without retries {bottom} cannot keep up: {offered} requests/s come, and it can answer {most}.")
-    } else if load < capacity {
-        format!(
-            "Once it is back, {bottom} recovers by itself: at {offered} requests/s it gets {calls} calls/s while calls fail, and \
-             can answer {most}."
-        )
-    } else {
-        format!(
-            "Once it is back, {bottom} may not recover by itself: {offered} requests/s have become {calls} calls/s, and it can \
-             answer {most}."
-        )
-    };
-    Capacity {
-        capacity,
-        load,
-        recovers: load < capacity,
-        text,
-    }
-}
-
 /// What the figures rest on. `shares` and `has_budget` say which figures there are besides the counts.
 fn notes(
     scenario: &Scenario,
     predicted: &model::Prediction,
     services: &[PredictedService],
-    shares: &[Share],
+    shares: Result<&[Share], &String>,
     has_budget: bool,
 ) -> Vec<String> {
     let faults: Vec<_> = scenario.chain.services.iter().map(|service| &service.fault).collect();
@@ -244,10 +185,18 @@ fn notes(
     } else if services.iter().all(|row| row.predicted.kind == PredictionKind::Exact) {
         notes.push("Exact: nothing here is left to chance.".to_owned());
     }
-    if (is_drawn && has_mean) || shares.iter().any(|row| row.failing < 1.0 && row.mean.is_some()) {
+    let is_shown = |row: &Share| row.failing < 1.0 && row.mean.is_some();
+    if (is_drawn && has_mean) || shares.is_ok_and(|shares| shares.iter().any(is_shown)) {
         notes.push(
             "The shares assume independent failures; real ones come in runs, so read them as the best case.".to_owned(),
         );
+    }
+    match shares {
+        Ok(shares) => {
+            let bottom = services.last().map_or("", |row| &row.service);
+            notes.extend(shares::note(bottom, shares));
+        }
+        Err(why) => notes.push(why.clone()),
     }
     if has_budget {
         notes.push(
@@ -271,7 +220,7 @@ fn notes(
         if let Some((caller, inside)) = &service.fault.side {
             let place = if *inside { "inside" } else { "outside" };
             notes.push(format!(
-                "The fault of {} sits in {caller}, {place} its retry loop: what it fails is never sent.",
+                "The fault of {} sits in {caller}, {place} its retry loop: what it fails never arrives.",
                 service.name
             ));
         }
@@ -301,13 +250,13 @@ fn takes_time(scenario: &Scenario) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Overrides;
+    use crate::{report::PerSecond, scenario::Overrides};
 
-    fn of(source: &str, change: impl FnOnce(&mut Overrides)) -> Prediction {
+    pub(super) fn of(source: &str, change: impl FnOnce(&mut Overrides)) -> Prediction {
         asked(source, change, &Questions::default())
     }
 
-    fn asked(source: &str, change: impl FnOnce(&mut Overrides), questions: &Questions) -> Prediction {
+    pub(super) fn asked(source: &str, change: impl FnOnce(&mut Overrides), questions: &Questions) -> Prediction {
         let mut overrides = Overrides::default();
         change(&mut overrides);
         predict_and_answer(&Scenario::load(Some(source), &overrides).unwrap(), questions)
@@ -387,75 +336,23 @@ mod tests {
     }
 
     #[test]
-    fn what_a_policy_costs_stands_beside_what_it_buys() {
-        let rows: Vec<_> = of("per-hop", |_| ())
-            .shares
-            .iter()
-            .map(|row| {
-                let mean = (row.mean.unwrap() * 1e3).round() / 1e3;
-                (
-                    row.policy.clone(),
-                    row.failing,
-                    mean,
-                    format!("{:.1e}", row.still_fails.unwrap()),
-                )
-            })
-            .collect();
-        let row = |policy: &str, failing, mean, fails: &str| (policy.to_owned(), failing, mean, fails.to_owned());
-        // The table of the reference, section 8.1, and p^3 beside it.
-        let all = [
-            row("as it is", 0.1, 1.111, "1.0e-27"),
-            row("as it is", 0.5, 2.0, "7.5e-9"),
-            row("as it is", 0.9, 9.419, "5.8e-2"),
-            row("as it is", 1.0, 27.0, "1.0e0"),
-            row("retry at frontend only", 0.1, 1.11, "1.0e-3"),
-            row("retry at frontend only", 0.5, 1.75, "1.2e-1"),
-            row("retry at frontend only", 0.9, 2.71, "7.3e-1"),
-            row("retry at frontend only", 1.0, 3.0, "1.0e0"),
-        ];
-        assert_eq!(rows, all);
-        assert_eq!(
-            of("single-owner", |_| ()).shares.len(),
-            4,
-            "an owner is not compared with itself"
-        );
-        assert_eq!(of("web > db down", |_| ()).shares, []);
-    }
-
-    #[test]
     fn a_rate_a_budget_and_a_capacity_are_answered_and_repeated() {
-        let rated = |rate: f64, capacity: f64| {
-            let questions = Questions {
-                budget: Some(20.0),
-                capacity: Some(capacity),
-            };
-            asked("per-hop", |flags| flags.rate = Some(rate), &questions)
+        let questions = Questions {
+            budget: Some(20.0),
+            capacity: Some(1_080.5),
         };
-        let all = rated(40.0, 1_080.5);
+        let all = asked("per-hop", |flags| flags.rate = Some(40.0), &questions);
         assert!(
             all.command.ends_with("--rate 40 --budget 20 --capacity 1080.5"),
             "{}",
             all.command
         );
         let per_second: Vec<_> = all.services.iter().filter_map(|row| row.per_second).collect();
-        assert_eq!(per_second, [40.0, 120.0, 360.0, 1_080.0]);
+        let exactly = |calls| PerSecond { min: calls, max: calls };
+        assert_eq!(per_second, [40.0, 120.0, 360.0, 1_080.0].map(exactly));
         let ceiling = all.budget.unwrap();
         assert_eq!(ceiling.layers, 3);
         assert!((ceiling.bottom - 1.728).abs() < 1e-9);
-        // 40 x 27 against what it can answer (reference, section 10).
-        let says = |rate, most| {
-            let capacity = rated(rate, most).capacity.unwrap();
-            (
-                capacity.recovers,
-                capacity.text.split(':').next().unwrap_or_default().to_owned(),
-            )
-        };
-        let text = "Once it is back, inventory recovers by itself";
-        assert_eq!(says(40.0, 1_080.5), (true, text.to_owned()));
-        let text = "Once it is back, inventory may not recover by itself";
-        assert_eq!(says(40.0, 1_080.0), (false, text.to_owned()));
-        let text = "Even without retries inventory cannot keep up";
-        assert_eq!(says(40.0, 40.0), (false, text.to_owned()));
         assert_eq!(of("per-hop", |_| ()).services[0].per_second, None);
     }
 

@@ -9,8 +9,8 @@ pub use live::{
     Changed, LiveCount, LiveGeneration, LiveLink, LiveService, Mixed, STATUS_SCHEMA, SWITCH_SCHEMA, Status, Switched,
 };
 pub use prediction::{
-    Bottom, BudgetCeiling, Capacity, Chance, Change, Distribution, PREDICTION_SCHEMA, PredictedLink, PredictedService,
-    Prediction, Scope, Share, Tries,
+    Bottom, BudgetCeiling, Capacity, Chance, Change, ChangeKind, Distribution, PREDICTION_SCHEMA, PerSecond,
+    PredictedLink, PredictedService, Prediction, Scope, Share, Tries,
 };
 pub use sweep::{Forecast, Point, SWEEP_SCHEMA, Sweep};
 
@@ -430,10 +430,13 @@ pub struct Advice {
     /// What is edited for it.
     #[serde(default)]
     pub edits: String,
-    /// Calls at the bottom with it, a total over `requests`; those that are sent there where its port is closed.
+    /// Calls at the bottom with it, a total over `requests`; those that are sent there where none can arrive.
     pub predicted: Predicted,
     /// Calls counted with it; null until measured.
     pub measured: Option<u64>,
+    /// Requests that failed in that run: what the cut costs; null until measured.
+    #[serde(default)]
+    pub failed: Option<u64>,
     /// Requests of that run; a budget needs many before it binds.
     #[serde(default)]
     pub requests: u64,

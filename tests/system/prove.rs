@@ -38,6 +38,8 @@ pub fn tests() -> Vec<Trial> {
         ),
         test("prove::the_headline_is_proven_change_by_change", headline),
         test("prove::a_closed_port_is_proven_by_what_is_sent_there", closed),
+        test("prove::what_cannot_arrive_is_proven_by_what_is_sent", only_sent),
+        test("prove::what_is_drawn_is_proven_with_many_requests", drawn),
         test("prove::a_prediction_offers_exactly_what_a_run_proves", offered),
         test(
             "prove::a_change_that_is_too_big_is_named_before_anything_starts",
@@ -80,7 +82,7 @@ fn headline() -> Result<(), Failed> {
     let all = [
         ("retries off everywhere", 1),
         // 100 requests let 20 retries pass, 120 calls 24, 144 calls 28.
-        ("20 % budget, all 3 layers", 172),
+        ("20 % budget, 3 layers", 172),
         ("retry at frontend only", 3),
         ("retry at checkout only", 3),
         ("retry at pricing only", 3),
@@ -106,6 +108,53 @@ fn closed() -> Result<(), Failed> {
     let found = found.ok_or("no such change")?;
     check(found["measured"] == 4 && found["predicted"]["max"] == 4, || {
         found.to_string()
+    })
+}
+
+/// What fails in its caller is counted where it is sent, and so is what a closed port refuses to somebody who may leave before.
+fn only_sent() -> Result<(), Failed> {
+    for flags in [
+        &["web x3 > api x3 > db", "--fault", "db=fail:side=client@api"][..],
+        &[
+            "web x3 > api x3 > db refuse",
+            "--set",
+            "retry.backoff.initial=20ms",
+            "--deadline",
+            "300ms",
+        ],
+    ] {
+        let ran = run(&[&["run", "--prove"], flags].concat());
+        check(ran.exit == 0, || {
+            format!("exit {}: {}{}", ran.exit, ran.stdout, ran.stderr)
+        })?;
+        let rows = advice(&ran)?;
+        check(rows.len() == 4, || format!("{rows:?}"))?;
+        for row in rows {
+            let measured = row["measured"].as_u64().unwrap_or_default();
+            let failed = &row["failed"];
+            check(measured >= 1 && *failed == row["requests"], || row.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// One draw proves little.
+fn drawn() -> Result<(), Failed> {
+    let ran = run(&["run", "web x2 > db fail:p=0.5", "--prove"]);
+    check(ran.exit == 0, || format!("exit {}: {}", ran.exit, ran.stderr))?;
+    let report = ran.report()?;
+    let command = report["command"].as_str().unwrap_or_default();
+    check(
+        command.ends_with(" -n 200 --prove")
+            && ran.stderr.contains("one draw proves little, so there are 200 requests"),
+        || format!("{command}: {}", ran.stderr),
+    )?;
+    let off = advice(&ran)?.iter().find(|row| row["change"] == "retries off at web");
+    let off = off.ok_or("no such change")?;
+    // Without retries about half of them fail, and each of them is called once.
+    let failed = off["failed"].as_u64().unwrap_or_default();
+    check(off["measured"] == 200 && (60..140).contains(&failed), || {
+        off.to_string()
     })
 }
 

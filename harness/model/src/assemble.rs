@@ -127,7 +127,9 @@ pub(crate) fn failing(layout: &Layout, mean: impl Fn(usize) -> Option<f64>) -> O
         .iter()
         .filter(|code| code.is_failure())
         .map(|code| mean(layout.ended(*code)))
-        .sum()
+        .sum::<Option<f64>>()
+        // A sum of nothing is -0.0, which no reader wants to see.
+        .map(|chance| chance + 0.0)
 }
 
 /// Names the counts.

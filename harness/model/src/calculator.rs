@@ -88,10 +88,39 @@ pub fn failing_share(topology: &Topology, share: f64) -> Topology {
         bottom.fault = Fault::DOWN;
     }
     bottom.fault.when = When {
-        p: Some(share),
-        ..When::default()
+        p: (share < 1.0).then_some(share),
+        ..When::ALWAYS
     };
     shared
+}
+
+/// The same chain in an outage of its bottom service: that fails each arrival with this chance, as [`failing_share`] says, and
+/// nothing else has a fault.
+pub fn outage(topology: &Topology, share: f64) -> Topology {
+    let mut outage = failing_share(topology, share);
+    let above = outage.services.len().saturating_sub(1);
+    for service in &mut outage.services[..above] {
+        service.fault = Fault::NONE;
+    }
+    for caller in &mut outage.callers {
+        caller.client_fault = None;
+    }
+    outage
+}
+
+/// Arrivals at the bottom for one request when nothing fails and nobody tries anything twice: the calls of the services that
+/// make several, multiplied.
+pub fn without_retries(topology: &Topology) -> Count {
+    let calls = topology.services.iter().map(|service| u64::from(service.calls.max(1)));
+    // The bottom calls nobody.
+    let calls = calls.take(topology.services.len().saturating_sub(1));
+    calls.fold(Count::ONE, |product, calls| product * calls.into())
+}
+
+/// Whether nothing arrives at the bottom although something is sent there: its port is closed, or its caller fails all calls
+/// itself. What is sent is then what can be counted.
+pub fn is_only_sent(topology: &Topology) -> bool {
+    worst(topology) == Count::ZERO && worst_sent(topology) > Count::ZERO
 }
 
 /// The multiplication behind the worst case at the bottom, such as `3 x 2 calls x 3`: the attempts of every caller whose

@@ -47,8 +47,15 @@ impl Range {
 pub(crate) fn run(topology: &Topology) -> Answer {
     let layout = Layout::new(topology);
     let totals = ranges(topology, &layout, topology.load.requests);
-    // What one request does at most, the others being where they are.
-    let one = ranges(topology, &layout, 1);
+    // What one request does at most, the others being where they are: it may spend what they have paid into a budget.
+    let mut unlimited = topology.clone();
+    for caller in &mut unlimited.callers {
+        caller.policy.budget = None;
+    }
+    let mut one = ranges(&unlimited, &layout, 1);
+    for (one, total) in one.iter_mut().zip(&totals) {
+        one.max = one.max.min(total.max);
+    }
     let kind = if clock::is_drawn(topology) {
         PredictedKind::Statistical
     } else {

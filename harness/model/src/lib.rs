@@ -34,7 +34,9 @@ mod replay;
 mod topology;
 pub mod verdict;
 
-pub use calculator::{Ceiling, ceiling, failing_share, formula, one_request, worst, worst_sent};
+pub use calculator::{
+    Ceiling, ceiling, failing_share, formula, is_only_sent, one_request, outage, without_retries, worst, worst_sent,
+};
 pub use count::Count;
 pub use distribution::{Distribution, distributions};
 pub use fault::Fault;

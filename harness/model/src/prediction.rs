@@ -176,10 +176,7 @@ pub(crate) enum Binds {
 
 pub(crate) fn solve(topology: &Topology, draws: Draws, effort: Effort) -> Solved {
     let acts = acting(topology);
-    let limited = |caller: usize| {
-        let caller = &topology.callers[caller];
-        caller.attempts > 1 && (caller.policy.throttle.is_some() || caller.policy.budget.is_some())
-    };
+    let limited = |caller: usize| topology.callers[caller].is_limited();
     let binds = |acting: &dyn Fn(usize) -> Binds| {
         let binds = |caller: usize| {
             let still = &acts.callers[caller].policy;

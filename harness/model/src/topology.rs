@@ -106,6 +106,20 @@ pub struct Caller {
     pub raw_codes: bool,
 }
 
+impl Topology {
+    /// Whether a throttle or a budget may refuse a retry of somebody: what one request does then depends on the others.
+    pub fn is_limited(&self) -> bool {
+        self.callers.iter().any(Caller::is_limited)
+    }
+}
+
+impl Caller {
+    /// Whether it retries and has a throttle or a budget.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.attempts > 1 && (self.policy.throttle.is_some() || self.policy.budget.is_some())
+    }
+}
+
 /// What retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Layer {

@@ -5,8 +5,8 @@ mod support;
 
 use model::fault::Kind;
 use model::{
-    Count, Draws, FanOut, Fault, Layer, PassesOn, Service, Topology, ceiling, distributions, failing_share, predict,
-    worst,
+    Budget, Count, Draws, FanOut, Fault, Layer, PassesOn, Service, Topology, ceiling, distributions, failing_share,
+    formula, is_only_sent, one_request, outage, predict, without_retries, worst,
 };
 use support::{DOWN, Fail, REFUSE, Random, chain, fail, with_bottom};
 
@@ -349,4 +349,98 @@ fn twenty_six_digits_are_counted_and_far_tails_are_dropped_and_not_invented() {
     let bottom = distributions(&failing_share(&deep, 0.9999)).pop().unwrap().unwrap();
     assert!(bottom.counts().is_none());
     assert_eq!((bottom.quantile(0.05), bottom.quantile(0.5)), (Some(513), None));
+}
+
+#[test]
+fn an_outage_is_of_the_bottom_alone() {
+    let mut ill = chain(&[1, 3, 3]);
+    ill.services[1].fault = Fault::DOWN;
+    ill.callers[2].client_fault = Some(model::fault::ClientFault {
+        fault: Fault::DOWN,
+        inside: true,
+    });
+    assert_eq!(worst(&failing_share(&ill, 1.0)), Count::ZERO);
+    let out = outage(&ill, 1.0);
+    assert_eq!(worst(&out), 9.into());
+    // All of its calls is no matter of chance.
+    assert_eq!(out.services[2].fault, Fault::DOWN);
+    assert_eq!(outage(&ill, 0.5).services[2].fault.when.p, Some(0.5));
+}
+
+#[test]
+fn calls_of_services_are_no_retries() {
+    let mut fan = chain(&[1, 3, 2]);
+    (fan.services[0].calls, fan.services[1].calls) = (2, 5);
+    for fan_out in [FanOut::Parallel, FanOut::Sequence] {
+        fan.services[0].fan_out = fan_out;
+        assert_eq!(without_retries(&fan), 10.into());
+    }
+    assert_eq!(without_retries(&chain(&[3, 3])), Count::ONE);
+}
+
+#[test]
+fn calls_in_sequence_cost_most_where_some_of_them_are_answered() {
+    let mut fan = chain(&[1, 3]);
+    fan.services[0].calls = 3;
+    let mean = |share: f64| one_request(&failing_share(&fan, share)).mean.unwrap();
+    close(mean(1.0), 3.0, "the first of three calls, three times");
+    // Each call ends well with 1 - p^3, and takes (1 - p^3) / (1 - p) attempts.
+    let by_hand = |p: f64| {
+        let ends_well: f64 = 1.0 - p.powi(3);
+        (1.0 + ends_well + ends_well * ends_well) * ends_well / (1.0 - p)
+    };
+    for share in [0.1, 0.5, 0.9] {
+        close(mean(share), by_hand(share), "by hand");
+    }
+    assert!(mean(0.5) > mean(1.0));
+}
+
+#[test]
+fn formula_and_ceiling_know_calls_that_multiply_from_calls_that_end_at_the_first_failure() {
+    let mut fan = with_bottom(&[1, 3, 2], Fault::DOWN);
+    fan.services[0].calls = 4;
+    assert_eq!((worst(&fan), formula(&fan).as_str()), (6.into(), "3 x 2"));
+    close(ceiling(&fan, 20.0).bottom, 1.44, "in sequence");
+    fan.services[0].fan_out = FanOut::Parallel;
+    assert_eq!((worst(&fan), formula(&fan).as_str()), (24.into(), "4 calls x 3 x 2"));
+    close(ceiling(&fan, 20.0).bottom, 4.0 * 1.44, "in parallel");
+}
+
+#[test]
+fn what_only_leaves_its_caller_is_told_from_what_arrives() {
+    assert!(is_only_sent(&with_bottom(&[1, 3, 3], REFUSE)));
+    assert!(!is_only_sent(&with_bottom(&[1, 3, 3], Fault::DOWN)));
+    // Nobody calls the bottom at all.
+    let mut above = chain(&[1, 3, 3]);
+    above.services[1].fault = Fault::DOWN;
+    assert!(!is_only_sent(&above));
+    let mut client = chain(&[1, 3, 3]);
+    client.callers[2].client_fault = Some(model::fault::ClientFault {
+        fault: Fault::DOWN,
+        inside: true,
+    });
+    assert!(is_only_sent(&client));
+}
+
+#[test]
+fn one_request_may_spend_what_others_have_paid_into_a_budget() {
+    let mut paid = with_bottom(&[1, 3, 3], Fault::DOWN);
+    for caller in &mut paid.callers {
+        caller.policy.budget = Some(Budget::Window {
+            ratio_milli: 200,
+            reserve_milli: 0,
+            ttl_us: 10_000_000,
+        });
+    }
+    (paid.load.requests, paid.load.concurrency) = (100, 100);
+    let crowd = predict(&paid, Draws::Forecast);
+    assert_eq!(crowd.services[2].received.max, 144.into());
+    assert_eq!(crowd.per_request.worst, 9.into());
+    assert!(paid.is_limited() && !chain(&[1, 3]).is_limited());
+}
+
+#[test]
+fn a_chance_of_nothing_has_no_sign() {
+    let chance = one_request(&chain(&[1, 3])).still_fails.unwrap();
+    assert!(chance == 0.0 && chance.is_sign_positive());
 }

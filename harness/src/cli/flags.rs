@@ -357,9 +357,9 @@ pub(super) struct SidecarFlags {
     /// Retries of the proxy under one caller; repeatable
     #[arg(long, value_name = "CALLER=N")]
     pub(super) sidecar_retries_at: Vec<String>,
-    /// Fill the retries of the proxies between two services as a mesh does by default, where nothing else says them: istio (1.22 on,
-    /// gRPC: 3 attempts on UNAVAILABLE and CANCELLED), istio-http (1.24 on: 3 at a closed port, 1 where an answer arrives), linkerd
-    /// (2.16 on: 2) or none
+    /// Fill the retries of the proxies between two services as a mesh does, where nothing else says them: istio (1.22 on, gRPC: 3
+    /// attempts on UNAVAILABLE and CANCELLED), istio-http (1.24 on: 3 at a closed port, 1 where an answer arrives), linkerd (2.16
+    /// on, opt-in: 2, what an annotated route gets, limit 1) or none
     #[arg(long, value_name = "MESH")]
     pub(super) mesh: Option<String>,
     /// What the proxies are: builtin, our own, or envoy, real ones [default: builtin]

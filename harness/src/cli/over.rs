@@ -176,6 +176,19 @@ fn counted(before: Option<&str>, from: &str, to: &str, room: usize) -> Result<Ve
         };
         return Err(way_on);
     }
+    if at != last && (last - at).abs() < step.abs() {
+        let written = |units: i128| Decimal { units, decimals }.to_string();
+        let smallest = (last - at).signum();
+        let way_on = if before.is_some() {
+            format!("write a smaller step, or {from},{to}")
+        } else {
+            format!("write {from},{}..{to}", written(at + smallest))
+        };
+        return Err(format!(
+            "{from}..{to} goes in steps of {} and gets no further than {from}; {way_on}",
+            written(step)
+        ));
+    }
     let mut values = Vec::new();
     while (last - at).signum() * step.signum() >= 0 {
         values.push(Decimal { units: at, decimals }.to_string());
@@ -299,6 +312,15 @@ mod tests {
             ("p=1,1..3", "in steps of 0 and never gets to 3"),
             ("p=5,1..3", "in steps of -4 and never gets to 3"),
             ("p=3..1", "3..1 counts up; write 3,NEXT..1 to count down"),
+            (
+                "p=0.1..0.5",
+                "0.1..0.5 goes in steps of 1 and gets no further than 0.1; write 0.1,0.2..0.5",
+            ),
+            ("p=0..0.75", "write 0,0.01..0.75"),
+            (
+                "p=0,0.5..0.9",
+                "in steps of 0.5 and gets no further than 0.5; write a smaller step, or 0.5,0.9",
+            ),
             ("p=1..1001", "more than 1000 values"),
             ("p=0,0.000000001..1", "more than 1000 values"),
             ("p=1..1000,1001", "more than 1000 values"),
@@ -314,5 +336,6 @@ mod tests {
             assert!(error.text.starts_with("error: --over ") && error.exit_code == 2);
         }
         assert_eq!(values("p=1..1000").len(), 1_000);
+        assert_eq!(values("attempts=3..3"), ["3"], "the end itself");
     }
 }

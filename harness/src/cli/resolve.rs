@@ -23,7 +23,7 @@ use crate::{
     viewer::Viewer,
 };
 use chassis::{
-    fault::{Fault, ServiceFault},
+    fault::{Fault, ServiceFault, When},
     policy::MAX_ATTEMPTS,
 };
 use std::path::{Path, PathBuf};
@@ -91,6 +91,8 @@ impl Resolver<'_> {
     fn run(&self, flags: &RunFlags) -> Result<Command, CliError> {
         let source = one_source(&flags.scenario, "run")?;
         let overrides = overrides(&flags.changes)?;
+        let max_calls = max_calls(&flags.measure)?;
+        let mut output = self.output_shown(&flags.output, &flags.shown)?;
         let subject = if let Some(link) = self.attached(&flags.link)? {
             if flags.prove {
                 let way_on = if link.is_flagged {
@@ -104,7 +106,18 @@ impl Resolver<'_> {
             }
             attached(link, source, overrides, &flags.measure.expect)?
         } else {
-            let scenario = runnable(source, &overrides)?;
+            let mut scenario = runnable(source, &overrides)?;
+            output
+                .warnings
+                .extend(idle_mesh(&overrides, [&scenario]).map(str::to_owned));
+            if flags.prove
+                && let Some(many) = enough(source, &overrides, &scenario, max_calls)
+            {
+                output.warnings.push(format!(
+                    "--prove: one draw proves little, so there are {ENOUGH_DRAWS} requests; -n says how many"
+                ));
+                scenario = many;
+            }
             Subject::Own {
                 expectations: expectations(&flags.measure, [&scenario])?,
                 scenario: Box::new(scenario),
@@ -112,10 +125,10 @@ impl Resolver<'_> {
         };
         Ok(Command::Run(Run {
             proves: flags.prove,
-            max_calls: max_calls(&flags.measure)?,
+            max_calls,
             otlp: self.otlp(&flags.otlp)?,
             viewer: self.viewer(&flags.viewer)?,
-            output: self.output_shown(&flags.output, &flags.shown)?,
+            output,
             subject,
         }))
     }
@@ -126,17 +139,23 @@ impl Resolver<'_> {
         // A chain of its own needs no services for its arithmetic: what the environment says is then about nothing.
         let is_own = source.is_some() || overrides.depth.is_some();
         let link = self.attached(&flags.link)?.filter(|link| link.is_flagged || !is_own);
-        let subject = match link {
-            Some(link) => attached(link, source, overrides, &[])?,
-            None => Subject::Own {
-                scenario: Box::new(predictable(source, &overrides)?),
+        let mut output = self.output_shown(&flags.output, &flags.shown)?;
+        let subject = if let Some(link) = link {
+            attached(link, source, overrides, &[])?
+        } else {
+            let scenario = predictable(source, &overrides)?;
+            output
+                .warnings
+                .extend(idle_mesh(&overrides, [&scenario]).map(str::to_owned));
+            Subject::Own {
+                scenario: Box::new(scenario),
                 expectations: Vec::new(),
-            },
+            }
         };
         Ok(Command::Predict(Predict {
             questions: questions(&flags.questions, &subject)?,
             subject,
-            output: self.output_shown(&flags.output, &flags.shown)?,
+            output,
         }))
     }
 
@@ -179,12 +198,18 @@ impl Resolver<'_> {
                 "every side is a saved report, for which no services are needed; leave --attach out",
             ));
         }
+        let mut output = self.output_shown(&flags.output, &flags.shown)?;
+        let own = sides.iter().filter_map(|side| match side {
+            Side::Subject(Subject::Own { scenario, .. }) => Some(scenario.as_ref()),
+            _ => None,
+        });
+        output.warnings.extend(idle_mesh(&overrides, own).map(str::to_owned));
         Ok(Command::Compare(Compare {
             sides: with_expectations(sides, &flags.measure)?,
             viewer: self.viewer(&flags.viewer)?,
             max_calls: max_calls(&flags.measure)?,
             otlp: self.otlp(&flags.otlp)?,
-            output: self.output_shown(&flags.output, &flags.shown)?,
+            output,
         }))
     }
 
@@ -260,6 +285,7 @@ impl Resolver<'_> {
             format: Format::default(),
             color: flag.color,
             program: self.program.clone(),
+            warnings: Vec::new(),
         }
     }
 
@@ -551,6 +577,37 @@ pub(super) fn runnable(source: Option<&str>, overrides: &Overrides) -> Result<Sc
     let scenario = Scenario::load(source, overrides).map_err(CliError::refused)?;
     scenario.check_runnable().map_err(CliError::refused)?;
     Ok(scenario)
+}
+
+/// Requests where an answer is drawn and nothing says how many there are: one draw is no share.
+pub(super) const ENOUGH_DRAWS: u64 = 200;
+
+/// The same with [`ENOUGH_DRAWS`] requests, where a fault is drawn, nothing says how many there are, and so many may be run.
+fn enough(source: Option<&str>, overrides: &Overrides, one: &Scenario, max_calls: u64) -> Option<Scenario> {
+    let is_drawn = |when: &When| when.p.is_some_and(|p| p > 0.0 && p < 1.0);
+    let mut faults = one.chain.services.iter().map(|service| &service.fault.fault);
+    if !faults.any(|fault| is_drawn(&fault.when) || fault.delay.is_some_and(|delay| is_drawn(&delay.when))) {
+        return None;
+    }
+    let many = Overrides {
+        requests_unless_said: Some(ENOUGH_DRAWS),
+        ..overrides.clone()
+    };
+    let many = runnable(source, &many).ok()?;
+    let is_more = many.load.requests > one.load.requests;
+    (is_more && crate::run::check(&many, max_calls).is_ok()).then_some(many)
+}
+
+/// That the preset of a mesh gives no proxy a retry in any of these.
+pub(super) fn idle_mesh<'a>(
+    overrides: &Overrides,
+    scenarios: impl IntoIterator<Item = &'a Scenario>,
+) -> Option<&'static str> {
+    let mut closed = scenarios.into_iter().flat_map(|scenario| &scenario.chain.services[1..]);
+    let is_idle = overrides.mesh == Some(Mesh::IstioHttp) && !closed.any(|service| service.fault.own().refuses());
+    is_idle.then_some(
+        "--mesh istio-http fills nothing here: it tries a closed port again (--fault refuse), and no answer that arrived",
+    )
 }
 
 fn questions(flags: &QuestionFlags, subject: &Subject) -> Result<Questions, CliError> {

@@ -4,7 +4,10 @@ use super::{
     CliError, Command, Step, Sweep,
     flags::{LoadFlags, SweepFlags},
     over::Over,
-    resolve::{ATTACH, Resolver, attempts, expectations, load_overrides, max_calls, one_source, overrides, runnable},
+    resolve::{
+        ATTACH, ENOUGH_DRAWS, Resolver, attempts, expectations, idle_mesh, load_overrides, max_calls, one_source,
+        overrides, runnable,
+    },
 };
 use crate::{
     sanitize::sanitize,
@@ -12,8 +15,6 @@ use crate::{
 };
 use chassis::fault::{Fail, Kind, ServiceFault};
 
-/// Requests for each chance of a failure, where nothing says how many: one request is no share.
-const REQUESTS_FOR_P: u64 = 200;
 /// Values of which each key that can be beaten by a flag takes two: where one value is varied, another shows whether it is in
 /// force.
 const OTHERS: [&str; 9] = ["1", "2", "3", "0.5", "true", "false", "none", "fail", "10ms"];
@@ -43,12 +44,16 @@ impl Resolver<'_> {
         check_key(&over.key)?;
         let mut base = overrides(&flags.changes)?;
         check_said_once(&over.key, &base)?;
-        let start = Scenario::load(source, &base).map_err(CliError::refused)?;
+        let load = |base: &Overrides| Scenario::load(source, base).map_err(CliError::refused);
+        let mut start = load(&base)?;
         let mut added = String::new();
-        let is_said = base.requests.is_some() || is_set(&base, "load.requests");
-        if over.key == "p" && !is_said && start.load.requests == 1 {
-            base.requests = Some(REQUESTS_FOR_P);
-            added = format!(" -n {REQUESTS_FOR_P}");
+        if over.key == "p" {
+            base.requests_unless_said = Some(ENOUGH_DRAWS);
+            let many = load(&base)?;
+            if many.load.requests != start.load.requests {
+                added = format!(" -n {ENOUGH_DRAWS}");
+            }
+            start = many;
         }
         let steps = over
             .values
@@ -86,6 +91,9 @@ impl Resolver<'_> {
         }
         // A seed that was drawn is typed as the number it came to.
         let seed = base.seed.map(|seed| format!(" --seed {seed}")).unwrap_or_default();
+        let mut output = self.output_shown(&flags.output, &flags.shown)?;
+        let idle = idle_mesh(&base, steps.iter().map(|step| &step.scenario));
+        output.warnings.extend(idle.map(str::to_owned));
         Ok(Command::Sweep(Sweep {
             over: over.key,
             steps,
@@ -93,7 +101,7 @@ impl Resolver<'_> {
             max_calls: max_calls(&flags.measure)?,
             otlp: self.otlp(&flags.otlp)?,
             viewer: self.viewer(&flags.viewer)?,
-            output: self.output_shown(&flags.output, &flags.shown)?,
+            output,
             passed_over: self.variable(ATTACH).map(|_| ATTACH),
         }))
     }
@@ -295,6 +303,13 @@ mod tests {
         assert_eq!(requests(&["--over", "p=0.5", "--set", "load.requests=9"]), 9);
         assert_eq!(requests(&["--over", "p=0.5", "--set", "load.requests=1"]), 1);
         assert_eq!(requests(&["--over", "attempts=2"]), 1);
+        // What a file says itself stays.
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("one.toml");
+        std::fs::write(&file, "[load]\nrequests = 1\n").unwrap();
+        let file = file.to_str().unwrap();
+        assert_eq!(requests(&[file, "--over", "p=0.5"]), 1);
+        assert!(!sweep(&[file, "--over", "p=0.5"]).command.contains("200"));
     }
 
     #[test]

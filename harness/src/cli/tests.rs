@@ -151,7 +151,8 @@ fn nothing_at_all_is_the_demo() {
             svg: None,
             format: Format::Text,
             color: ColorChoice::Auto,
-            program: "target/release/harness".to_owned()
+            program: "target/release/harness".to_owned(),
+            warnings: Vec::new(),
         }
     );
     let Ok(Command::Demo(demo)) = parse_words(&["--json", "-", "--color", "never", "--otlp", "localhost:4317"]) else {
@@ -524,6 +525,70 @@ fn what_a_prediction_is_asked_besides_is_read_as_numbers() {
         "the file has a rate"
     );
     assert!(run(&["--prove"]).proves && !run(&[]).proves);
+}
+
+#[test]
+fn a_proof_of_what_is_drawn_has_200_requests_unless_told_otherwise_and_says_so() {
+    let requests = |words: &[&str]| {
+        let run = run(words);
+        let Subject::Own { scenario, .. } = run.subject else {
+            panic!("{words:?}")
+        };
+        (scenario.load.requests, run.output.warnings.len())
+    };
+    let half = "web x3 > db fail:p=0.5";
+    assert_eq!(requests(&[half, "--prove"]), (200, 1));
+    assert_eq!(
+        requests(&[half, "--prove", "--set", "services.web.fault=fail:p=1"]),
+        (200, 1)
+    );
+    for (words, expected) in [
+        (&[half][..], 1),
+        (&[half, "--prove", "-n", "1"], 1),
+        (&[half, "--prove", "-n", "7"], 7),
+        (&[half, "--prove", "--set", "load.requests=1"], 1),
+        // Two hundred of them would be refused.
+        (&[half, "--prove", "--max-calls", "100"], 1),
+        (&["web x3 > db fail:p=1", "--prove"], 1),
+        (&["web x3 > db down", "--prove"], 1),
+    ] {
+        assert_eq!(requests(words), (expected, 0), "{words:?}");
+    }
+}
+
+#[test]
+fn a_mesh_that_fills_nothing_says_so() {
+    let warned = |words: &[&str]| match parse_words(words) {
+        Ok(
+            Command::Run(Run { output, .. })
+            | Command::Predict(Predict { output, .. })
+            | Command::Compare(Compare { output, .. })
+            | Command::Sweep(Sweep { output, .. }),
+        ) => output.warnings,
+        other => panic!("{words:?}: {other:?}"),
+    };
+    let http = ["--mesh", "istio-http"];
+    for words in [
+        &["run"][..],
+        &["predict", "web x3 > db down"],
+        &["compare", "per-hop", "flaky"],
+        &["sweep", "--over", "attempts=1..2"],
+        // The client's own link has no proxy of a mesh.
+        &["run", "web x3 > db", "--fault", "web=refuse"],
+    ] {
+        let warnings = warned(&[words, &http].concat());
+        assert!(
+            matches!(warnings.as_slice(), [one] if one.starts_with("--mesh istio-http fills nothing here:")),
+            "{words:?}: {warnings:?}"
+        );
+    }
+    for words in [
+        &["run", "--fault", "refuse"][..],
+        &["compare", "per-hop", "web x3 > db refuse"],
+    ] {
+        assert_eq!(warned(&[words, &http].concat()), [""; 0], "{words:?}");
+    }
+    assert_eq!(warned(&["run", "--mesh", "istio"]), [""; 0]);
 }
 
 #[test]

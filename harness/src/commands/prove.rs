@@ -4,7 +4,8 @@ use super::{Failure, NOT_MEASURED, measure::Runner};
 use crate::{
     advice::{self, Suggestion},
     cli::Subject,
-    report::{self, Advice, Note, Report, Verdict},
+    plan,
+    report::{Advice, Change, Note, Predicted, Report, Verdict},
     run,
     scenario::Scenario,
 };
@@ -12,10 +13,10 @@ use crate::{
 /// One change that is to be run.
 pub(super) struct Planned {
     scenario: Scenario,
-    /// Its row, not measured yet.
-    row: Advice,
-    /// Whether the bottom's port is closed, so that its calls are counted where they are sent.
-    is_closed: bool,
+    /// What it is.
+    change: Change,
+    /// Whether calls are counted where they are sent, since none arrives.
+    is_sent: bool,
     /// Why it cannot be run; the others can.
     cannot: Option<String>,
 }
@@ -44,72 +45,79 @@ fn planned(scenario: &Scenario, suggestion: &Suggestion, max_calls: u64) -> Resu
             failure
         })?;
     }
-    let predicted = model::predict(&advice::topology(&edited), model::Draws::Replay);
-    let (sent, received) = (predicted.links.last(), predicted.services.last());
-    let is_closed = sent.is_some_and(|link| link.refuses_all);
-    let predicted = match (is_closed, sent, received) {
-        (true, Some(link), _) => (&link.sent).into(),
-        (_, _, Some(service)) => (&service.received).into(),
-        _ => unreachable!("a chain has a bottom"),
-    };
     Ok(Planned {
-        row: Advice {
-            change: change.change,
-            scope: change.scope,
-            edits: change.edits,
-            predicted,
-            measured: None,
-            requests: edited.load.requests,
-            ceiling: change.ceiling,
-            verdict: None,
-            command: change.command,
-        },
         scenario: edited,
-        is_closed,
+        change,
+        is_sent: suggestion.is_sent,
         cannot,
     })
+}
+
+/// What is to be counted at the bottom, or sent there.
+fn predicted(edited: &Scenario, is_sent: bool) -> Predicted {
+    let predicted = model::predict(&plan::of(edited), model::Draws::Replay);
+    let last = predicted.links.last().zip(predicted.services.last());
+    let (link, service) = last.expect("a chain has a bottom");
+    if is_sent {
+        (&link.sent).into()
+    } else {
+        (&service.received).into()
+    }
 }
 
 /// Runs the changes one after another and writes them into the report of the run that they change. What was proven before
 /// an interrupt stays; what was not run by then has no evidence.
 pub(super) async fn prove(runner: &mut Runner<'_>, planned: Vec<Planned>, report: &mut Report) {
     report.command.push_str(" --prove");
-    for Planned {
-        scenario,
-        mut row,
-        is_closed,
-        cannot,
-    } in planned
-    {
-        if let Some(cannot) = cannot {
+    for planned in planned {
+        let change = &planned.change.change;
+        let mut ran = None;
+        if let Some(cannot) = &planned.cannot {
             report.notes.push(Note {
                 kind: "unproven".to_owned(),
-                text: format!("{}: {cannot}.", row.change),
+                text: format!("{change}: {cannot}."),
             });
-        } else {
-            row.verdict = Some(Verdict::Incomplete);
-            if !runner.is_interrupted() {
-                let subject = Subject::Own {
-                    scenario: Box::new(scenario),
-                    expectations: Vec::new(),
-                };
-                match runner.run(subject).await {
-                    Ok(ran) => {
-                        row.measured = at_bottom(&ran.report, is_closed);
-                        row.verdict = Some(ran.report.verdict);
-                    }
-                    Err(failure) if runner.is_interrupted() => debug_assert_eq!(failure.exit_code, NOT_MEASURED),
-                    Err(failure) => runner.warn(&format!("{}: {}", row.change, failure.message)),
-                }
+        } else if !runner.is_interrupted() {
+            let subject = Subject::Own {
+                scenario: Box::new(planned.scenario.clone()),
+                expectations: Vec::new(),
+            };
+            match runner.run(subject).await {
+                Ok(of) => ran = Some(of.report),
+                Err(failure) if runner.is_interrupted() => debug_assert_eq!(failure.exit_code, NOT_MEASURED),
+                Err(failure) => runner.warn(&format!("{change}: {}", failure.message)),
             }
         }
-        report.advice.push(row);
+        report.advice.push(planned.row(ran.as_ref()));
     }
 }
 
-/// Calls that were counted at the bottom; what was sent there where its port is closed.
-fn at_bottom(report: &report::Report, is_closed: bool) -> Option<u64> {
-    if is_closed {
+impl Planned {
+    /// With what its run found, if it ran.
+    fn row(self, ran: Option<&Report>) -> Advice {
+        let (is_sent, change) = (self.is_sent, self.change);
+        let not_run = self.cannot.is_none().then_some(Verdict::Incomplete);
+        // The report says what was predicted of arrivals.
+        let of_run = ran.filter(|_| !is_sent).and_then(|report| report.services.last());
+        let of_run = of_run.map(|row| row.predicted.clone());
+        Advice {
+            change: change.change,
+            scope: change.scope,
+            edits: change.edits,
+            predicted: of_run.unwrap_or_else(|| predicted(&self.scenario, is_sent)),
+            measured: ran.and_then(|report| at_bottom(report, is_sent)),
+            failed: ran.map(|report| report.operations.failed),
+            requests: self.scenario.load.requests,
+            ceiling: change.ceiling,
+            verdict: ran.map(|report| report.verdict).or(not_run),
+            command: change.command,
+        }
+    }
+}
+
+/// Calls that were counted at the bottom, or sent there.
+fn at_bottom(report: &Report, is_sent: bool) -> Option<u64> {
+    if is_sent {
         report.links.last()?.sent
     } else {
         report.services.last()?.received

@@ -161,11 +161,8 @@ fn sample(report: &mut Report, arrivals: usize) {
 
 /// Calls at the bottom for one request and the chance that it still fails, by the closed form: what a curve is drawn of.
 fn forecast(scenario: &Scenario) -> (Option<f64>, Option<f64>) {
-    let configs = scenario.configs();
-    let topology = plan::topology(&configs[0], &configs[1..], &scenario.load);
-    let per_request = model::predict(&topology, model::Draws::Forecast).per_request;
-    // A sum of nothing may be -0.0, which no reader wants to see.
-    (per_request.mean, per_request.still_fails.map(|chance| chance + 0.0))
+    let per_request = model::predict(&plan::of(scenario), model::Draws::Forecast).per_request;
+    (per_request.mean, per_request.still_fails)
 }
 
 #[cfg(test)]

@@ -144,8 +144,8 @@ pub fn prediction(prediction: &Prediction) -> String {
     if let Some(text) = arithmetic::budget(prediction) {
         page.paragraph(&escaped(&text));
     }
-    if let Some(capacity) = &prediction.capacity {
-        page.paragraph(&escaped(&capacity.text));
+    if let Some(text) = arithmetic::capacity::sentence(prediction) {
+        page.paragraph(&escaped(&text));
     }
     page.list(prediction.notes.iter().map(|note| escaped(&words::sentence(note))));
     page.commands([prediction.command.as_str()]);
@@ -187,7 +187,8 @@ fn services(prediction: &Prediction) -> Table {
             cells.extend([of(|found| found.p50), of(|found| found.p90), of(|found| found.p99)]);
         }
         if rated {
-            cells.push(number::or_dash(row.per_second, number::mean));
+            let cell = row.per_second.map(arithmetic::capacity::cell);
+            cells.push(cell.unwrap_or_else(|| "-".to_owned()));
         }
         table.row(cells);
     }
@@ -196,7 +197,7 @@ fn services(prediction: &Prediction) -> Table {
 
 fn changes(title: &str, prediction: &Prediction, rows: &[&Change]) -> Table {
     let at = escaped(&edited::at(prediction));
-    let mut table = Table::new(&[title], &[&at], &["you edit", "it gives up"]);
+    let mut table = Table::new(&[title], &[&at], &["you edit", "afterwards"]);
     for change in rows {
         table.row([
             escaped(&change.change),
@@ -600,7 +601,7 @@ harness run --seed 27
     fn a_prediction_has_what_to_change_and_what_it_buys() {
         let page = prediction(&samples::prediction());
         assert!(
-            page.starts_with("### ") && page.contains("| you edit | it gives up |"),
+            page.starts_with("### ") && page.contains("| you edit | afterwards |"),
             "{page}"
         );
         assert!(page.contains("```sh\nharness predict"), "{page}");
@@ -633,7 +634,7 @@ harness run --seed 27
         let page = prediction(&sums);
         let text = "3 layers can retry. With a budget of 20 % at each of them: 1.728 calls at inventory for 1 request, at most.";
         assert!(page.lines().any(|line| line == text), "{page}");
-        assert!(page.contains("| 20 % budget, all 3 layers | 1.728 at most |"), "{page}");
+        assert!(page.contains("| 20 % budget, 3 layers | 1.728 at most |"), "{page}");
         if let Some(budget) = &mut sums.budget {
             (budget.layers, budget.bottom) = (0, 1.0);
         }
@@ -744,7 +745,7 @@ harness run --seed 27
     fn columns_of_words_begin_at_the_left_and_figures_end_at_the_right() {
         let page = prediction(&samples::prediction());
         assert!(
-            page.contains("| One edit | at inventory | you edit | it gives up |\n| --- | ---: | --- | --- |"),
+            page.contains("| One edit | at inventory | you edit | afterwards |\n| --- | ---: | --- | --- |"),
             "{page}"
         );
         let page = prediction(&samples::prediction_full());

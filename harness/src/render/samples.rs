@@ -2,11 +2,12 @@
 
 use super::text::{Started, StartedService};
 use crate::report::{
-    Advice, Arrival, Bottom, BudgetCeiling, COMPARISON_SCHEMA, Capacity, Chance, Change, Changed, Comparison, Count,
-    Distribution, Expected, Forecast, Latency, Link, LiveCount, LiveGeneration, LiveLink, LiveService, Mixed, Note,
-    Operations, PREDICTION_SCHEMA, Point, Predicted, PredictedLink, PredictedService, Prediction, PredictionKind,
-    Process, Reason, Receipt, Repeats, Report, SCHEMA, STATUS_SCHEMA, SWEEP_SCHEMA, SWITCH_SCHEMA, Sample, Scope,
-    Service, ServiceKind, Share, Status, Sweep, Switched, Times, Timing, Tries, Verdict, Work,
+    Advice, Arrival, Bottom, BudgetCeiling, COMPARISON_SCHEMA, Capacity, Chance, Change, ChangeKind, Changed,
+    Comparison, Count, Distribution, Expected, Forecast, Latency, Link, LiveCount, LiveGeneration, LiveLink,
+    LiveService, Mixed, Note, Operations, PREDICTION_SCHEMA, PerSecond, Point, Predicted, PredictedLink,
+    PredictedService, Prediction, PredictionKind, Process, Reason, Receipt, Repeats, Report, SCHEMA, STATUS_SCHEMA,
+    SWEEP_SCHEMA, SWITCH_SCHEMA, Sample, Scope, Service, ServiceKind, Share, Status, Sweep, Switched, Times, Timing,
+    Tries, Verdict, Work,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -738,6 +739,7 @@ pub(crate) fn full() -> Report {
         edits: "2 services".to_owned(),
         predicted: exact(3),
         measured: Some(3),
+        failed: Some(1),
         requests: 1,
         ceiling: None,
         verdict: Some(Verdict::AsPredicted),
@@ -775,6 +777,8 @@ pub(crate) fn prediction() -> Prediction {
     let report = headline();
     let change = |scope: Scope, change: &str, edits: &str, bottom: u128, gives_up: &str| Change {
         change: change.to_owned(),
+        kind: ChangeKind::CodeOff,
+        at: Some("frontend".to_owned()),
         edits: edits.to_owned(),
         scope,
         bottom: Count::Of(bottom),
@@ -818,33 +822,39 @@ pub(crate) fn prediction() -> Prediction {
         formula: "3 x 3 x 3".to_owned(),
         changes: vec![
             Change {
+                kind: ChangeKind::Budget,
+                at: None,
                 ceiling: Some(1.728),
                 ..change(
                     Scope::SeveralEdits,
-                    "20 % budget, all 3 layers",
+                    "20 % budget, 3 layers",
                     "3 services",
                     27,
-                    "retries beyond 20 %",
+                    "20 % retries at most",
                 )
             },
-            change(
-                Scope::SeveralEdits,
-                "retry at frontend only",
-                "2 services",
-                3,
-                "retries near the failure",
-            ),
+            Change {
+                kind: ChangeKind::OwnerCode,
+                ..change(
+                    Scope::SeveralEdits,
+                    "retry at frontend only",
+                    "2 services",
+                    3,
+                    "frontend retries all below",
+                )
+            },
             change(
                 Scope::OneEdit,
                 "retries off at frontend",
                 "1 service",
                 9,
-                "retries of calls above checkout",
+                "checkout is tried once",
             ),
         ],
         shares: Vec::new(),
         budget: None,
         rate: None,
+        rate_requests: None,
         capacity: None,
         notes: vec!["Exact for a service that is down".to_owned()],
         seed: 27,
@@ -855,7 +865,7 @@ pub(crate) fn prediction() -> Prediction {
 pub(crate) fn prediction_full() -> Prediction {
     let mut full = prediction();
     for row in &mut full.services {
-        row.per_second = Some(540.0);
+        row.per_second = Some(PerSecond { min: 540.0, max: 540.0 });
         row.distribution = Some(Distribution {
             p50: Count::Of(1),
             p90: Count::Of(4),
@@ -887,11 +897,13 @@ pub(crate) fn prediction_full() -> Prediction {
         bottom: 1.728,
     });
     full.rate = Some(20.0);
+    full.rate_requests = Some(1);
     full.capacity = Some(Capacity {
         capacity: 100.0,
-        load: 540.0,
-        recovers: false,
-        text: "Once it is back, inventory may not recover by itself: 2000 calls/s".to_owned(),
+        offered: Some(20.0),
+        failing: 1.0,
+        load: Some(PerSecond { min: 540.0, max: 540.0 }),
+        recovers: Some(false),
     });
     full
 }

@@ -39,6 +39,10 @@ pub struct Prediction {
     /// Requests per second of `--rate`; null without it.
     #[serde(default)]
     pub rate: Option<f64>,
+    /// Requests that the figures per second are the average of: those that are asked for, or more where throttles or budgets
+    /// need many before they say what they do; null without a rate.
+    #[serde(default)]
+    pub rate_requests: Option<u64>,
     /// Whether the bottom service recovers by itself, of `--capacity`; null without it.
     #[serde(default)]
     pub capacity: Option<Capacity>,
@@ -57,12 +61,21 @@ pub struct PredictedService {
     pub kind: ServiceKind,
     /// What should arrive.
     pub predicted: Predicted,
-    /// Arrivals per second at `--rate`, the mean where there is one, otherwise the worst; null without a rate.
+    /// Arrivals per second at `--rate`; null without a rate, and beyond counting.
     #[serde(default)]
-    pub per_second: Option<f64>,
+    pub per_second: Option<PerSecond>,
     /// How often how many arrive for one request; null where nothing is left to chance, or where it is not known.
     #[serde(default)]
     pub distribution: Option<Distribution>,
+}
+
+/// Arrivals per second: the mean where there is one, otherwise what agrees.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PerSecond {
+    /// The mean, or the least.
+    pub min: f64,
+    /// The mean, or the most.
+    pub max: f64,
 }
 
 /// How often how many arrive at a service for one request.
@@ -113,17 +126,28 @@ pub struct BudgetCeiling {
     pub bottom: f64,
 }
 
-/// Whether the bottom service recovers by itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Whether the bottom service recovers by itself: what it gets while it fails against what it can answer. Nothing else fails
+/// then, whatever faults the scenario has.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
     /// Calls per second that it can answer.
     pub capacity: f64,
-    /// Calls per second that it gets while it fails.
-    pub load: f64,
-    /// Whether the load stays below the capacity.
-    pub recovers: bool,
-    /// The same in a sentence.
-    pub text: String,
+    /// Calls per second that it gets when nothing fails and nobody retries; null beyond counting.
+    pub offered: Option<f64>,
+    /// The share of its calls that fails where it gets most, from 0 to 1; below 1 where a sequence of calls goes on after an
+    /// answer.
+    pub failing: f64,
+    /// Calls per second that it gets then; null beyond counting.
+    pub load: Option<PerSecond>,
+    /// Whether the load stays below the capacity; null where that lies between the bounds.
+    pub recovers: Option<bool>,
+}
+
+impl Capacity {
+    /// Whether it can answer what comes when nothing fails and nobody retries.
+    pub fn keeps_up(&self) -> bool {
+        self.offered.is_some_and(|offered| offered < self.capacity)
+    }
 }
 
 /// What one link should carry.
@@ -170,18 +194,23 @@ pub struct Tries {
 pub struct Change {
     /// What to change.
     pub change: String,
+    /// What it does, as a word for programs.
+    pub kind: ChangeKind,
+    /// The caller that it is about; null where it is about several.
+    #[serde(default)]
+    pub at: Option<String>,
     /// Whether it is one edit or several.
     #[serde(default)]
     pub scope: Scope,
     /// What is edited for it.
     pub edits: String,
-    /// Arrivals at the bottom for one request, worst case, with it; what is sent there where its port is closed. A budget does
+    /// Arrivals at the bottom for one request, worst case, with it; what is sent there where none can arrive. A budget does
     /// not bind for one request alone, after quiet times.
     pub bottom: Count,
     /// What a budget leaves under steady traffic, arrivals at the bottom for one request; null for what is no budget.
     #[serde(default)]
     pub ceiling: Option<f64>,
-    /// What it gives up.
+    /// What it gives up, told as what becomes of failures afterwards.
     pub gives_up: String,
     /// The command line that runs it, without the program's own name; empty where real Envoys cannot do it.
     #[serde(default)]
@@ -197,4 +226,26 @@ pub enum Scope {
     /// More than one.
     #[default]
     SeveralEdits,
+}
+
+/// What a change does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// The code of one caller makes one attempt.
+    CodeOff,
+    /// The proxy under one caller does.
+    ProxyOff,
+    /// All proxies do.
+    AllProxiesOff,
+    /// The code of all services does.
+    AllCodeOff,
+    /// Everybody does but the code of one caller.
+    OwnerCode,
+    /// Everybody does but the proxy under one caller.
+    OwnerProxy,
+    /// Everybody does but the code of one caller and the proxy under it.
+    OwnerWithProxy,
+    /// Every layer that retries gets a budget.
+    Budget,
 }

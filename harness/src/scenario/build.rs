@@ -226,7 +226,7 @@ impl Builder<'_> {
         let mut chain = self.chain(&line)?;
         // First: how often a mesh tries may depend on whether anybody is there.
         self.override_faults(&mut chain)?;
-        self.fill_mesh(&mut chain);
+        self.fill_mesh(&mut chain, &line);
         self.override_attempts(&mut chain)?;
         self.settle_proxies(&mut chain)?;
         Ok(Scenario {
@@ -256,7 +256,7 @@ impl Builder<'_> {
             .split_last()
             .map_or(("", &[][..]), |(bottom, callers)| (bottom.as_str(), callers));
         let attempts = self.draft.retry.attempts.unwrap_or(DEFAULT_ATTEMPTS);
-        let proxy_attempts = self.draft.sidecars.attempts.unwrap_or(1);
+        let proxy_attempts = self.draft.sidecars.attempts;
         let mut services: Vec<_> = callers
             .iter()
             .map(|name| Hop {
@@ -371,7 +371,7 @@ impl Builder<'_> {
         Ok(Caller {
             retry: self.policy(&hop.name, own.attempts.unwrap_or(hop.attempts), &tables)?,
             proxy: Policy {
-                attempts: proxy.unwrap_or(hop.proxy_attempts),
+                attempts: proxy.or(hop.proxy_attempts).unwrap_or(1),
                 ..Policy::default()
             },
             undeclared: undeclared.map_or(1, |layer| layer.attempts),
@@ -403,14 +403,15 @@ impl Builder<'_> {
     }
 
     /// `--mesh`: the attempts of the proxies between two services of which nobody has said how many they make.
-    fn fill_mesh(&self, chain: &mut Chain) {
+    fn fill_mesh(&self, chain: &mut Chain, line: &ChainLine) {
         let Some(mesh) = self.overrides.mesh else { return };
         let sidecars = &self.draft.sidecars;
         for place in 1..chain.services.len() {
             let is_closed = chain.services[place].fault.own().refuses();
             let above = &mut chain.services[place - 1];
             let told = sidecars.of(&above.name).and_then(|keys| keys.attempts);
-            if told.or(sidecars.attempts).is_none() && !above.caller.has_proxy() {
+            let told = told.or(line.services[place - 1].proxy_attempts).or(sidecars.attempts);
+            if told.is_none() {
                 above.caller.proxy.attempts = mesh.attempts(is_closed);
             }
         }
@@ -545,7 +546,11 @@ impl Builder<'_> {
         let (file, flags) = (&self.draft.load, self.overrides);
         let rate = flags.rate.or(file.rate);
         Load {
-            requests: flags.requests.or(file.requests).unwrap_or(1),
+            requests: flags
+                .requests
+                .or(file.requests)
+                .or(flags.requests_unless_said)
+                .unwrap_or(1),
             concurrency: flags
                 .concurrency
                 .or(file.concurrency)

@@ -18,7 +18,7 @@ impl Scenario {
         let hop = |name: &str, caller: &Caller| Hop {
             name: name.to_owned(),
             attempts: caller.retry.attempts,
-            proxy_attempts: caller.proxy.attempts,
+            proxy_attempts: caller.has_proxy().then_some(caller.proxy.attempts),
         };
         let services = self
             .chain

@@ -8,14 +8,14 @@ use std::time::Duration;
 /// make our proxy that mesh's in anything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mesh {
-    /// Istio in front of gRPC services, since 1.22 at least: 2 retries on `connect-failure`, `refused-stream`, `unavailable` and
+    /// Istio in front of gRPC services, since 1.22 at least, by default: 2 retries on `connect-failure`, `refused-stream`, `unavailable` and
     /// `cancelled` (`pilot/pkg/networking/core/route/retry/retry.go`).
     Istio,
     /// Istio since 1.24 in front of HTTP services: a dead service is tried three times, an HTTP 503 that arrived is not tried
     /// again (up to 1.23 it was; release note 50506).
     IstioHttp,
-    /// Linkerd since 2.16, where `retry.linkerd.io/grpc` or `retry.linkerd.io/http` asks for retries: at most 1
-    /// (`retry.linkerd.io/limit`).
+    /// Linkerd since 2.16, opt-in: what a route gets whose annotation `retry.linkerd.io/grpc` or `retry.linkerd.io/http` asks for
+    /// retries, at most 1 (`retry.linkerd.io/limit`).
     Linkerd,
     /// No retries by proxies.
     None,
@@ -80,6 +80,8 @@ pub struct Overrides {
     pub faults: Vec<(Option<String>, ServiceFault)>,
     /// `--requests`.
     pub requests: Option<u64>,
+    /// Requests where neither a flag nor the scenario says how many; one, where this does not either.
+    pub requests_unless_said: Option<u64>,
     /// `--concurrency`.
     pub concurrency: Option<u32>,
     /// `--rate`.
@@ -154,6 +156,10 @@ mod tests {
         let line = |source: &str, change: fn(&mut Overrides)| load(source, Mesh::Istio, change).chain_line();
         let chain = "web x3*2 > api x3 > db";
         assert_eq!(line(chain, |_| ()), "client > web x3*2 > api x3*3 > db");
+        assert_eq!(
+            line("web x3*1 > api x3 > db", |_| ()),
+            "client > web x3 > api x3*3 > db"
+        );
         let of_all = |flags: &mut Overrides| flags.sidecar_attempts = Some(1);
         assert_eq!(line(chain, of_all), "client > web x3 > api x3 > db");
         let of_one = |flags: &mut Overrides| flags.sidecar_attempts_at = vec![("api".to_owned(), 5)];

@@ -141,7 +141,7 @@ pub(crate) fn chain_line(longest: usize) -> impl Strategy<Value = ChainLine> {
                 Hop {
                     name,
                     attempts,
-                    proxy_attempts,
+                    proxy_attempts: (proxy_attempts > 1).then_some(proxy_attempts),
                 }
             }
         });
@@ -358,13 +358,12 @@ pub(crate) fn scenario(longest: usize) -> impl Strategy<Value = Scenario> {
                 attempts: hop.attempts,
                 ..layer.policy.clone()
             },
-            proxy: if hop.proxy_attempts > 1 {
-                Policy {
-                    attempts: hop.proxy_attempts,
+            proxy: match hop.proxy_attempts {
+                Some(attempts) => Policy {
+                    attempts,
                     ..layer.proxy.clone()
-                }
-            } else {
-                Policy::default()
+                },
+                None => Policy::default(),
             },
             undeclared: layer.undeclared,
             transport_codes: layer.transport_codes,

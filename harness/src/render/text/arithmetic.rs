@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     render::samples,
-    report::{Count, PredictionKind},
+    report::{Change, ChangeKind, Count, PredictionKind},
 };
 use serde_json::json;
 
@@ -17,11 +17,11 @@ fn the_arithmetic_of_the_headline() {
 client ---> frontend ==x3==> checkout ==x3==> pricing ==x3==> inventory
                1                3                9               27
 
-One edit                      at inventory  you edit    gives up retries
-  retries off at frontend                9  1 service   of calls above checkout
+One edit                    at inventory  you edit    afterwards
+  retries off at frontend              9  1 service   checkout is tried once
 Several edits
-  20 % budget, all 3 layers  1.728 at most  3 services  beyond 20 %
-  retry at frontend only                 3  2 services  near the failure
+  20 % budget, 3 layers    1.728 at most  3 services  20 % retries at most
+  retry at frontend only               3  2 services  frontend retries all below
 
 Exact for a service that is down.
 
@@ -58,7 +58,8 @@ requests that still fail
 
 3 layers can retry. With a budget of 20 % at each of them: 1.728 calls at
 inventory for 1 request, at most.
-Once it is back, inventory may not recover by itself: 2,000 calls/s.
+While inventory fails, 20 requests/s become 540 calls/s; it can answer 100, so
+it may not recover by itself once it is back.
 
 Exact for a service that is down.
 "
@@ -86,22 +87,43 @@ fn a_chance_too_small_to_write_is_none_only_where_the_fault_passes() {
 fn what_a_change_gives_up_has_a_line_where_no_column_fits() {
     let mut sums = samples::prediction();
     sums.changes[1].edits = "2 services, 1 mesh setting".to_owned();
+    sums.changes[1].gives_up = "10000 tries of a call, not 30000".to_owned();
     let text = prediction(&sums, "harness", Style::Plain);
     assert!(
         text.contains(
             "
-One edit                      at inventory  you edit
-  retries off at frontend                9  1 service
-      gives up retries of calls above checkout
+One edit                    at inventory  you edit
+  retries off at frontend              9  1 service
+      then checkout is tried once
 Several edits
-  20 % budget, all 3 layers  1.728 at most  3 services
-      gives up retries beyond 20 %
-  retry at frontend only                 3  2 services, 1 mesh setting
-      gives up retries near the failure
+  20 % budget, 3 layers    1.728 at most  3 services
+      then 20 % retries at most
+  retry at frontend only               3  2 services, 1 mesh setting
+      then 10,000 tries of a call, not 30,000
 "
         ),
         "{text}"
     );
+}
+
+#[test]
+fn requests_that_differ_have_an_average_and_a_worst_one() {
+    let mut sums = samples::prediction();
+    sums.scenario = json!({"load": {"requests": 100}});
+    sums.services[3].predicted = samples::exact(172);
+    let first = |sums: &crate::report::Prediction| {
+        let text = prediction(sums, "harness", Style::Plain);
+        text.split("\n\n").next().unwrap().replace('\n', " ")
+    };
+    (sums.bottom.worst, sums.bottom.mean) = (Count::Of(4), Some(1.72));
+    let average = "1.72 calls on average will arrive at inventory for 1 request, 4 at most. For 100 requests: 172.";
+    assert!(first(&sums).starts_with(average), "{}", first(&sums));
+    assert!(prediction(&sums, "harness", Style::Plain).contains("at inventory for 1, at most"));
+    // Also where the average is whole.
+    (sums.bottom.worst, sums.bottom.mean) = (Count::Of(27), Some(3.0));
+    assert!(first(&sums).starts_with("3.00 calls on average"), "{}", first(&sums));
+    sums.bottom.mean = Some(27.0);
+    assert!(first(&sums).starts_with("27 calls will arrive at inventory for 1 request"));
 }
 
 #[test]
@@ -205,9 +227,9 @@ fn what_a_change_leaves_is_the_worst_case_under_chance() {
     let text = prediction(&sums, "harness", Style::Plain);
     assert!(
         text.contains(
-            "\nOne edit                     at inventory, at most  you edit\n  \
-             retries off at frontend                        9  1 service\n      \
-             gives up retries of calls above checkout\n"
+            "\nOne edit                   at inventory, at most  you edit\n  \
+             retries off at frontend                      9  1 service\n      \
+             then checkout is tried once\n"
         ),
         "{text}"
     );
@@ -340,20 +362,30 @@ fn a_run_is_offered_where_it_would_be_accepted() {
 fn many_changes_that_leave_as_much_are_one_and_the_rest_is_counted() {
     let mut sums = samples::prediction();
     let like = sums.changes[1].clone();
-    let change = |text: &str, bottom: u128, edits: &str| crate::report::Change {
-        change: text.to_owned(),
+    let change = |kind, at: &str, bottom: u128, edits: &str| Change {
+        change: format!(
+            "{} {at}",
+            if kind == ChangeKind::CodeOff {
+                "no retries at"
+            } else {
+                "retry at"
+            }
+        ),
+        kind,
+        at: Some(at.to_owned()),
         bottom: Count::Of(bottom),
         edits: edits.to_owned(),
         gives_up: "retries".to_owned(),
         ..like.clone()
     };
     let (one, two) = ("1 service", "2 services");
+    let owner = ChangeKind::OwnerCode;
     sums.changes = vec![
-        change("retry at a only", 3, two),
-        change("retry at b only", 3, two),
-        change("retry at c only", 3, two),
-        change("retry at d only", 3, one),
-        change("retry at d only, in its code", 3, one),
+        change(owner, "a", 3, two),
+        change(owner, "b", 3, two),
+        change(owner, "c", 3, two),
+        change(owner, "d", 3, one),
+        change(ChangeKind::OwnerWithProxy, "d and its proxy", 3, one),
     ];
     let rows = |sums: &crate::report::Prediction| {
         let text = prediction(sums, "harness", Style::Plain);
@@ -365,20 +397,77 @@ fn many_changes_that_leave_as_much_are_one_and_the_rest_is_counted() {
     };
     assert_eq!(rows(&sums).len(), 5, "few stand for themselves");
     sums.changes
-        .extend((1..=8_u8).map(|place| change(&format!("no retries at {place}"), 9 + u128::from(place), one)));
+        .extend((1..=8_u8).map(|place| change(ChangeKind::CodeOff, &place.to_string(), 9 + u128::from(place), one)));
     assert_eq!(
         rows(&sums),
         [
-            "  retry at a only                          3  2 services",
+            "  retry at a                           3  2 services",
             "    or the same at 1 of 2 others",
-            "  retry at d only                          3  1 service",
-            "  retry at d only, in its code             3  1 service",
-            "  no retries at 1                         10  1 service",
-            "  no retries at 2                         11  1 service",
-            "  no retries at 3                         12  1 service",
-            "  no retries at 4                         13  1 service",
-            "  no retries at 5                         14  1 service",
+            "  retry at d                           3  1 service",
+            "  retry at d and its proxy             3  1 service",
+            "  no retries at 1                     10  1 service",
+            "  no retries at 2                     11  1 service",
+            "  no retries at 3                     12  1 service",
+            "  no retries at 4                     13  1 service",
+            "  no retries at 5                     14  1 service",
             "  3 more cut less and are in the report (--json)",
         ]
+    );
+}
+
+#[test]
+fn what_comes_in_an_outage_stands_against_what_can_be_answered() {
+    use crate::report::PerSecond;
+    let said = |change: fn(&mut crate::report::Prediction, &mut crate::report::Capacity)| {
+        let mut sums = samples::prediction_full();
+        let mut asked = sums.capacity.unwrap();
+        change(&mut sums, &mut asked);
+        sums.capacity = Some(asked);
+        super::prediction::capacity::sentence(&sums).unwrap()
+    };
+    let end = "by itself once it is back.";
+    assert_eq!(
+        said(|_, asked| asked.recovers = Some(true)),
+        format!("While inventory fails, 20 requests/s become 540 calls/s; it can answer 100, so it recovers {end}")
+    );
+    assert_eq!(
+        said(|sums, asked| {
+            (sums.rate, sums.rate_requests) = (Some(1.0), Some(100));
+            asked.load = Some(PerSecond {
+                min: 12.5,
+                max: 12_345.0,
+            });
+            (asked.offered, asked.recovers) = (Some(1.0), None);
+        }),
+        format!(
+            "While inventory fails, 1 request/s becomes 12.50 to 12,345 calls/s (over 100 requests); it can answer 100, so \
+             it may or may not recover {end}"
+        )
+    );
+    assert_eq!(
+        said(|_, asked| (asked.failing, asked.capacity) = (0.9, 20_000.0)),
+        format!(
+            "While inventory fails 90 % of its calls, 20 requests/s become 540 calls/s; it can answer 20,000, so it may not \
+             recover {end}"
+        )
+    );
+    assert_eq!(
+        said(|_, asked| asked.load = None),
+        format!(
+            "While inventory fails, each request becomes more than 3.4e38 calls; it can answer 100, so it may not recover \
+             {end}"
+        )
+    );
+    let even = "Even without retries inventory cannot keep up:";
+    assert_eq!(
+        said(|_, asked| asked.offered = Some(1_200.0)),
+        format!("{even} 20 requests/s are 1,200 calls/s there, and it can answer 100.")
+    );
+    assert_eq!(
+        said(|sums, asked| {
+            sums.rate = Some(1.0);
+            (asked.offered, asked.capacity) = (Some(1.0), 0.5);
+        }),
+        format!("{even} 1 request/s is 1 call/s there, and it can answer 0.50.")
     );
 }

@@ -1,6 +1,7 @@
 //! The screen of the arithmetic alone: the answer, the picture, what to change (`changes`), what a policy costs and buys
-//! (`shares`), what the figures rest on. Start at [`prediction`].
+//! (`shares`), what comes every second (`capacity`), what the figures rest on. Start at [`prediction`].
 
+pub(in crate::render) mod capacity;
 pub(in crate::render) mod changes;
 pub(in crate::render) mod shares;
 
@@ -45,8 +46,8 @@ pub fn prediction(prediction: &Prediction, program: &str, style: Style) -> Strin
     shares::table(&mut screen, prediction);
     screen.gap();
     screen.lines(budget(prediction).iter().flat_map(|text| words::wrapped("", 0, text)));
-    if let Some(capacity) = &prediction.capacity {
-        screen.lines(words::wrapped("", 0, &number::in_sentence(&sentence(&capacity.text))));
+    if let Some(text) = capacity::sentence(prediction) {
+        screen.lines(words::wrapped("", 0, &text));
     }
     screen.gap();
     let notes: Vec<String> = prediction.notes.iter().map(|note| sentence(note)).collect();
@@ -117,31 +118,33 @@ pub(super) fn headline_when(prediction: &Prediction, when: Option<&str>) -> Stri
     match (total.map(|total| total.kind), bottom.mean) {
         (Some(PredictionKind::Statistical), Some(mean)) => {
             let (mean, most) = (number::mean(mean), number::count(bottom.worst));
-            let at_rate = at_rate(prediction);
+            let at_rate = capacity::at_rate(prediction);
             format!("{mean} calls on average will arrive at {name} for 1 request, {most} at most.{at_rate}")
+        }
+        (Some(PredictionKind::Exact), Some(mean)) if is_average(prediction) => {
+            let (mean, most) = (number::mean(mean), number::count(bottom.worst));
+            let all = total.map_or(Count::Beyond, |total| total.max);
+            format!(
+                "{mean} calls on average will arrive at {name} for 1 request, {most} at most. For {}: {}.{}",
+                number::of(requests, "request"),
+                number::count(all),
+                capacity::at_rate(prediction)
+            )
         }
         (Some(PredictionKind::Bounds | PredictionKind::Statistical), _) => {
             let requests = number::of(requests, "request");
             let (least, most) = total.map_or((Count::Of(0), Count::Beyond), |total| (total.min, total.max));
             format!(
-                "{} to {} calls will arrive at {name} for {requests}.",
+                "{} to {} calls will arrive at {name} for {requests}.{}",
                 number::count(least),
-                number::count(most)
+                number::count(most),
+                capacity::at_rate(prediction)
             )
         }
         _ => {
             // For one request the total is the figure itself; the worst case may lie above it.
-            let one = match (requests, total, bottom.mean) {
-                (1, Some(total), _) => total.max,
-                (_, _, Some(mean)) if mean.fract() == 0.0 && (0.0..1e15).contains(&mean) => {
-                    #[expect(
-                        clippy::cast_possible_truncation,
-                        clippy::cast_sign_loss,
-                        reason = "whole, below 1e15"
-                    )]
-                    let mean = mean as u128;
-                    Count::Of(mean)
-                }
+            let one = match total {
+                Some(total) if requests == 1 => total.max,
                 _ => bottom.worst,
             };
             let calls = capitalised(&number::counted(one, "call"));
@@ -158,23 +161,10 @@ pub(super) fn headline_when(prediction: &Prediction, when: Option<&str>) -> Stri
             };
             format!(
                 "{calls} will arrive at {name} for 1 request{condition}.{all}{}",
-                at_rate(prediction)
+                capacity::at_rate(prediction)
             )
         }
     }
-}
-
-/// ` At 40 requests/s: 29,160 calls/s.`; nothing without a rate.
-fn at_rate(prediction: &Prediction) -> String {
-    let bottom = prediction.services.last().and_then(|row| row.per_second);
-    let Some((rate, calls)) = prediction.rate.zip(bottom) else {
-        return String::new();
-    };
-    format!(
-        " At {} requests/s: {} calls/s.",
-        number::factor(rate),
-        number::factor(calls)
-    )
 }
 
 fn capitalised(text: &str) -> String {
@@ -366,6 +356,14 @@ fn services(prediction: &Prediction) -> impl Iterator<Item = &PredictedService> 
 pub(in crate::render) fn several_calls(prediction: &Prediction) -> Vec<String> {
     let names = services(prediction).map(|row| row.service.as_str());
     fan_out::sentences(&prediction.scenario, names)
+}
+
+/// Whether requests differ, so that the figure of one of them is an average: who comes first meets faults and limits that the
+/// others do not.
+fn is_average(prediction: &Prediction) -> bool {
+    let worst = prediction.bottom.worst.about();
+    let is_below = |mean: f64| mean < worst * (1.0 - 1e-9);
+    requests(prediction) > 1 && prediction.bottom.mean.is_some_and(is_below)
 }
 
 /// Whether the count at the bottom is one number.

@@ -9,7 +9,9 @@ use crate::report::{Advice, Report, ServiceKind, Verdict};
 /// Columns of a name, at most.
 const NAME: usize = 38;
 /// Columns of a figure.
-const CELL: usize = 12;
+const CELL: usize = 11;
+/// Columns of the requests that failed.
+const FAILED: usize = 8;
 
 /// The changes in the blocks that `predict` shows; nothing where none was to be run.
 pub(super) fn block(screen: &mut Screen, report: &Report, style: Style) {
@@ -22,7 +24,7 @@ pub(super) fn block(screen: &mut Screen, report: &Report, style: Style) {
     let longest = report.advice.iter().map(|row| shown(&row.change).len() + 2).max();
     let titles = words::SCOPES.iter().map(|(title, _)| title.len()).max();
     let width = longest.max(titles).unwrap_or(0).min(NAME);
-    let mut columns = format!("{:>CELL$}{:>CELL$}", "predicted", "received");
+    let mut columns = format!("{:>CELL$}{:>CELL$}{:>FAILED$}", "predicted", "received", "failed");
     for (title, scope) in words::SCOPES {
         let rows: Vec<_> = report.advice.iter().filter(|row| row.scope == scope).collect();
         if rows.is_empty() {
@@ -42,7 +44,8 @@ fn change(screen: &mut Screen, row: &Advice, width: usize, style: Style) {
         .verdict
         .map_or_else(|| "not run".to_owned(), |verdict| style.verdict(verdict));
     let (predicted, received) = (number::expected(&row.predicted), number::cell_or_dash(row.measured));
-    let figures = format!("{predicted:>CELL$}{received:>CELL$}   {verdict}");
+    let failed = number::cell_or_dash(row.failed);
+    let figures = format!("{predicted:>CELL$}{received:>CELL$}{failed:>FAILED$}   {verdict}");
     for (place, name) in name.iter().enumerate() {
         let figures = if place == 0 { figures.as_str() } else { "" };
         screen.line(format!("{name:<width$}{figures}"));
@@ -87,7 +90,7 @@ fn summary(report: &Report) -> String {
     let bottom = bottom.map_or_else(|| "the bottom".to_owned(), |row| shown(&row.service));
     let requests = number::of(report.operations.requested, "request");
     format!(
-        "{} {were} applied and run, {how}. Calls at {bottom} for {requests}:",
+        "{} {were} applied and run, {how}. Calls at {bottom} for {requests}, and how many of these failed:",
         number::of(run, "change")
     )
 }

@@ -4,7 +4,7 @@ use super::super::{
     number,
     words::{self, Screen, WIDTH, shown},
 };
-use super::{is_exact, requests};
+use super::{is_average, is_exact, requests};
 use crate::report::{Change, Prediction, Scope};
 
 /// Rows of a block, at most.
@@ -15,8 +15,8 @@ const FEW: usize = 5;
 const GAP: usize = 2;
 /// Widest name of a change before it is wrapped.
 const NAME: usize = 40;
-/// Over the last column; what stands there begins with its last word, which is not said again.
-const GIVES_UP: &str = "gives up retries";
+/// Over the last column: what becomes of failures then, which is what a change gives up.
+const AFTERWARDS: &str = "afterwards";
 
 /// A change with how many others leave as much for as many edits.
 type Row<'a> = (&'a Change, usize);
@@ -74,7 +74,7 @@ impl Columns {
         let edits = widest(&|change| shown(&change.edits))
             .unwrap_or(0)
             .max("you edit".len());
-        let gives_up = widest(&gives_up).unwrap_or(0).max(GIVES_UP.len());
+        let gives_up = widest(&gives_up).unwrap_or(0).max(AFTERWARDS.len());
         Self {
             is_wide: name + left + edits + gives_up + 3 * GAP <= WIDTH,
             at,
@@ -85,7 +85,7 @@ impl Columns {
     }
 
     fn header(&self, title: &str) -> String {
-        let last = if self.is_wide { GIVES_UP } else { "" };
+        let last = if self.is_wide { AFTERWARDS } else { "" };
         self.line(title, &self.at, "you edit", last)
     }
 
@@ -108,7 +108,7 @@ impl Columns {
             screen.line(self.line(&of(&name), &left, &of(&edits), last));
         }
         if !self.is_wide && !change.gives_up.trim().is_empty() {
-            screen.lines(words::wrapped("      gives up ", 8, &shown(&change.gives_up)));
+            screen.lines(words::wrapped("      then ", 8, &gives_up(change)));
         }
     }
 
@@ -123,8 +123,9 @@ impl Columns {
 pub(in crate::render) fn at(prediction: &Prediction) -> String {
     // It is told of one request, and the headline of all of them.
     let of_one = if requests(prediction) > 1 { " for 1" } else { "" };
-    // Where chance or order decides, it is the worst case, and the headline's figure is not.
-    let most = if is_exact(prediction) { "" } else { ", at most" };
+    // Where chance, order or other requests decide, it is the worst case, and the headline's figure is not.
+    let is_worst = is_exact(prediction) && !is_average(prediction);
+    let most = if is_worst { "" } else { ", at most" };
     format!("at {}{of_one}{most}", words::name(&prediction.bottom.service, 17))
 }
 
@@ -136,10 +137,9 @@ pub(in crate::render) fn left(change: &Change) -> String {
     )
 }
 
-/// What a change gives up, under [`GIVES_UP`].
+/// What a change gives up, under [`AFTERWARDS`].
 fn gives_up(change: &Change) -> String {
-    let text = shown(&change.gives_up);
-    text.strip_prefix("retries ").map(str::to_owned).unwrap_or(text)
+    shown(&number::in_sentence(&change.gives_up))
 }
 
 /// The changes, each with how many others leave as much for as many edits. Few changes all stand for themselves.
@@ -147,8 +147,8 @@ fn alike<'a>(changes: &[&'a Change]) -> Vec<Row<'a>> {
     let mut rows: Vec<Row<'a>> = Vec::new();
     for change in changes {
         let same = |(known, _): &&mut Row<'_>| {
-            (known.bottom, &known.edits) == (change.bottom, &change.edits)
-                && kind(&known.change) == kind(&change.change)
+            let like = |change: &Change| (change.bottom, change.kind, change.at.is_some());
+            like(known) == like(change) && known.edits == change.edits
         };
         match rows.iter_mut().find(same) {
             Some((_, others)) if changes.len() > FEW => *others += 1,
@@ -156,12 +156,6 @@ fn alike<'a>(changes: &[&'a Change]) -> Vec<Row<'a>> {
         }
     }
     rows
-}
-
-/// The name of a change without that of the caller in it.
-fn kind(name: &str) -> (&str, &str) {
-    let (what, at) = name.split_once(" at ").unwrap_or((name, ""));
-    (what, at.split_once(' ').map_or("", |(_, rest)| rest))
 }
 
 /// Text in a column: the blanks before its first word stay, later lines stand two further in.
