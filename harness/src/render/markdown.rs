@@ -20,6 +20,7 @@ pub fn run(report: &Report) -> String {
         verdict(report.verdict),
         escaped(&of_run::outcome(&report.operations))
     ));
+    page.list(missed("", report));
     page.paragraph(&format!("Chain: {}", escaped(&report.chain)));
     let mut table = Table::new(&["service"], &["predicted", "received", "traced", "for 1 request"], &[]);
     for row in &report.services {
@@ -261,11 +262,21 @@ fn of_several(label: &str, report: &Report) -> Vec<String> {
     if report.verdict != Verdict::AsPredicted {
         texts.push(format!("{label}{}", escaped(&of_run::headline(report))));
     }
+    texts.extend(missed(&label, report));
     texts.extend(problems(&label, report));
     texts
 }
 
-/// Why there is no agreement, and what was expected and did not come.
+/// What was expected and did not come: a step of a job fails by it.
+fn missed(label: &str, report: &Report) -> Vec<String> {
+    let missed = report.expected.iter().filter(|expected| !expected.met);
+    let told = |expected: &Expected| escaped(&words::sentence(&expected.text));
+    missed
+        .map(|expected| format!("{label}**{}** {}", of_run::MISSED, told(expected)))
+        .collect()
+}
+
+/// Why there is no agreement.
 fn problems(label: &str, report: &Report) -> Vec<String> {
     let mut texts = Vec::new();
     for (head, sentences) in of_run::why(report) {
@@ -274,8 +285,6 @@ fn problems(label: &str, report: &Report) -> Vec<String> {
             texts.push(format!("{label}{}", escaped(&format!("{head}{text}"))));
         }
     }
-    let missed = report.expected.iter().filter(|expected| !expected.met);
-    texts.extend(missed.map(|Expected { text, .. }| format!("{label}{}", escaped(&words::sentence(text)))));
     texts
 }
 
@@ -617,6 +626,20 @@ harness run --seed 27
         ] {
             assert!(page.lines().any(|found| found == line), "{line}\n{page}");
         }
+    }
+
+    #[test]
+    fn what_was_not_expected_stands_in_front_and_is_marked() {
+        let mut report = samples::headline();
+        report.expected = vec![Expected {
+            expression: "inventory<=9".to_owned(),
+            met: false,
+            text: "You expected at most 9. 27 were predicted and 27 arrived.".to_owned(),
+        }];
+        let page = run(&report);
+        let said = page.find("\n- **NOT EXPECTED** You expected at most 9. 27 were predicted");
+        assert!(said.is_some() && said < page.find("| service |"), "{page}");
+        assert_eq!(page.matches("You expected").count(), 1, "{page}");
     }
 
     #[test]

@@ -630,9 +630,11 @@ fn what_holds(report: &Report) -> (&'static str, String) {
     (label, text)
 }
 
+/// What marks an expectation that was missed.
+pub(in crate::render) const MISSED: &str = "NOT EXPECTED";
+
 /// An expectation in its line; `of` says whose it is.
 pub(super) fn expectation(expected: &Expected, of: &str, style: Style) -> Vec<String> {
-    const MISSED: &str = "NOT EXPECTED";
     let text = if expected.text.trim().is_empty() {
         &expected.expression
     } else {

@@ -71,6 +71,20 @@ pub(in crate::render) fn failed(share: &Share) -> String {
 }
 
 fn row(name: &str, cells: &[String]) -> String {
-    let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
+    // In a column `over 99.9 %` would touch its neighbour.
+    let cells = cells.iter().map(|cell| cell.replace("over ", "> "));
+    let cells: Vec<String> = cells.map(|cell| format!("{cell:>CELL$}")).collect();
     format!("{name:<NAME$}{}", cells.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_never_touch() {
+        let cells = [0.5, 0.9999, 1.0, 1.0].map(number::share);
+        let row = row("as it is", &cells);
+        assert!(row.len() <= words::WIDTH && row.contains(" > 99.9 %  "), "{row}");
+    }
 }
