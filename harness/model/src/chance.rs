@@ -71,7 +71,7 @@ pub(crate) fn run(chain: &Chain) -> Option<(Vec<Moment>, Vec<Moment>)> {
         let total = one.moments.iter().map(|moment| moment.times(chain.requests)).collect();
         return Some((total, one.moments));
     }
-    let mut alive = BTreeMap::from([(fresh, Spread::nothing(chain))]);
+    let mut alive = BTreeMap::from([(fresh, Spread::nothing(chain, 0))]);
     let mut left = chain.requests;
     while left > 0 {
         let settled = alive.len() == 1 && alive.keys().all(|state| recursion.is_spent(state));
@@ -85,8 +85,8 @@ pub(crate) fn run(chain: &Chain) -> Option<(Vec<Moment>, Vec<Moment>)> {
                     one.max = one.max.max(moment.max);
                 }
                 let spread = Spread {
-                    chance: spread.chance,
                     moments: repeated(&spread.moments, times),
+                    ..spread
                 };
                 mix(&mut next, end, before.then(&spread));
             }
@@ -144,42 +144,50 @@ pub(crate) fn without_endless_firsts(chain: &Chain) -> Chain {
 #[derive(Debug, Clone)]
 struct Spread {
     chance: f64,
+    /// The first slot: what happens at a hop counts at it and below, and everything before is zero.
+    from: usize,
     moments: Vec<Moment>,
 }
 
 impl Spread {
-    fn nothing(chain: &Chain) -> Self {
+    /// Nothing so far, at this hop and below.
+    fn nothing(chain: &Chain, hop: usize) -> Self {
+        // The first count of a hop is that of its calls.
+        let from = if hop == 0 { 0 } else { chain.layout.at(hop, What::Calls) };
         Self {
             chance: 1.0,
-            moments: vec![Moment::ZERO; chain.layout.len()],
+            from,
+            moments: vec![Moment::ZERO; chain.layout.len() - from],
         }
     }
 
     fn plus_one(mut self, slot: usize) -> Self {
-        let moment = &mut self.moments[slot];
+        let moment = &mut self.moments[slot - self.from];
         moment.mean += 1.0;
         moment.min += Count::ONE;
         moment.max += Count::ONE;
         self
     }
 
-    /// This, and then that, independent of each other.
+    /// This, and then that, independent of each other; that happens here or further down.
     fn then(&self, next: &Self) -> Self {
-        let sum = |(one, two): (&Moment, &Moment)| Moment {
-            mean: one.mean + two.mean,
-            variance: one.variance + two.variance,
-            min: one.min + two.min,
-            max: one.max + two.max,
-        };
-        let moments = self.moments.iter().zip(&next.moments).map(sum).collect();
+        let mut moments = self.moments.clone();
+        for (one, two) in moments[next.from - self.from..].iter_mut().zip(&next.moments) {
+            one.mean += two.mean;
+            one.variance += two.variance;
+            one.min += two.min;
+            one.max += two.max;
+        }
         Self {
             chance: self.chance * next.chance,
+            from: self.from,
             moments,
         }
     }
 
-    /// This or that.
+    /// This or that, at the same hop.
     fn or(&mut self, other: &Self) {
+        debug_assert_eq!(self.from, other.from);
         let chance = self.chance + other.chance;
         // Chances that are too small for a number still leave their end possible.
         let share = if chance > 0.0 { other.chance / chance } else { 0.0 };
@@ -243,7 +251,7 @@ impl<'a> Recursion<'a> {
         let layout = &self.chain.layout;
         let mut requests = BTreeMap::new();
         if self.chain.hops.is_empty() {
-            let nothing = Spread::nothing(self.chain);
+            let nothing = Spread::nothing(self.chain, 0);
             requests.insert(state.clone(), nothing.plus_one(layout.ended(Code::OK)));
             return Some(requests);
         }
@@ -265,7 +273,7 @@ impl<'a> Recursion<'a> {
         }
         let chain = self.chain;
         let caller = &chain.hops[hop].caller;
-        let begun = Spread::nothing(chain).plus_one(chain.layout.at(hop, What::Calls));
+        let begun = Spread::nothing(chain, hop).plus_one(chain.layout.at(hop, What::Calls));
         let mut alive = BTreeMap::from([(state.clone(), begun)]);
         let mut ends = BTreeMap::new();
         for attempt in 1..=caller.attempts {
@@ -294,7 +302,7 @@ impl<'a> Recursion<'a> {
             return Some(known.clone());
         }
         let layout = &self.chain.layout;
-        let sent = Spread::nothing(self.chain).plus_one(layout.at(hop, What::Sent));
+        let sent = Spread::nothing(self.chain, hop).plus_one(layout.at(hop, What::Sent));
         let received = sent
             .clone()
             .plus_one(layout.at(hop, What::Received))
@@ -359,7 +367,7 @@ impl<'a> Recursion<'a> {
         }
         let mut ends = BTreeMap::new();
         // Those that have not failed so far, and in parallel those that have.
-        let mut alive = BTreeMap::from([((Ended::from(Code::OK), state.clone()), Spread::nothing(self.chain))]);
+        let mut alive = BTreeMap::from([((Ended::from(Code::OK), state.clone()), Spread::nothing(self.chain, hop + 1))]);
         for _ in 0..service.calls {
             let mut next = BTreeMap::new();
             for ((so_far, state), before) in alive {
