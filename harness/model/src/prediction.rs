@@ -176,9 +176,7 @@ pub(crate) enum Binds {
 
 pub(crate) fn solve(topology: &Topology, draws: Draws, effort: Effort) -> Solved {
     let acts = acting(topology);
-    let limited = |caller: usize| {
-        topology.callers[caller].is_limited()
-    };
+    let limited = |caller: usize| topology.callers[caller].is_limited();
     let binds = |acting: &dyn Fn(usize) -> Binds| {
         let binds = |caller: usize| {
             let still = &acts.callers[caller].policy;
