@@ -367,7 +367,10 @@ impl<'a> Recursion<'a> {
         }
         let mut ends = BTreeMap::new();
         // Those that have not failed so far, and in parallel those that have.
-        let mut alive = BTreeMap::from([((Ended::from(Code::OK), state.clone()), Spread::nothing(self.chain, hop + 1))]);
+        let mut alive = BTreeMap::from([(
+            (Ended::from(Code::OK), state.clone()),
+            Spread::nothing(self.chain, hop + 1),
+        )]);
         for _ in 0..service.calls {
             let mut next = BTreeMap::new();
             for ((so_far, state), before) in alive {
