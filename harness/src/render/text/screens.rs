@@ -587,7 +587,6 @@ fn proxies_have_a_row_of_their_own_beside_all_services() {
         ..samples::comparison()
     };
     let text = comparison(&both, "harness", Style::Plain);
-    println!("{text}");
     assert!(
         text.contains(
             "\nat all services                    820             1,984                40\n\
