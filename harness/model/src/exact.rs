@@ -122,6 +122,14 @@ enum State {
     StandsStill,
 }
 
+/// What happens several times for one arrival or call.
+struct Repeated {
+    /// How often, at most.
+    most: u32,
+    /// Where it is counted that more than one of them led to the last link.
+    leading_down: usize,
+}
+
 /// The state between arrivals.
 #[derive(Clone)]
 struct Walk<'a> {
@@ -173,35 +181,62 @@ impl<'a> Walk<'a> {
         let chain = self.chain;
         let caller = &chain.hops[hop].caller;
         counts[chain.layout.at(hop, What::Calls)] += Count::ONE;
+        let attempts = Repeated {
+            most: caller.attempts,
+            leading_down: multiplied(chain, hop),
+        };
+        let attempt = |walk: &mut Self, counts: &mut [Count], state| walk.attempt(hop, counts, state);
+        let ended = self.repeat(attempts, attempt, |ended| caller.tries_again(ended), counts, state);
+        caller.hands_up(ended)
+    }
+
+    /// All calls that an arrival makes. No `first` counts below parallel ones, so that these are all alike.
+    fn calls(&mut self, hop: usize, counts: &mut [Count], state: State) -> Ended {
+        let chain = self.chain;
+        let service = &chain.hops[hop];
+        let calls = Repeated {
+            most: service.calls,
+            leading_down: fanned(chain, hop),
+        };
+        let call = |walk: &mut Self, counts: &mut [Count], state| walk.call(hop + 1, counts, state);
+        let goes_on = |ended: Ended| service.is_parallel || !ended.code.is_failure();
+        self.repeat(calls, call, goes_on, counts, state)
+    }
+
+    /// One after another while it `goes_on`, as many of them at once as are alike; the end of the last.
+    fn repeat(
+        &mut self,
+        Repeated { most, leading_down }: Repeated,
+        one: impl Fn(&mut Self, &mut [Count], State) -> Ended,
+        goes_on: impl Fn(Ended) -> bool,
+        counts: &mut [Count],
+        state: State,
+    ) -> Ended {
+        let chain = self.chain;
         let last_link = chain.layout.at(chain.hops.len() - 1, What::Sent);
-        let mut left = u64::from(caller.attempts);
-        let mut leading_down = 0;
+        let (mut left, mut led) = (u64::from(most), 0);
         loop {
             let mut profile = zeros(chain);
-            let mut ended = self.attempt(hop, &mut profile, State::StandsStill);
+            let mut ended = one(self, &mut profile, State::StandsStill);
             let fits = if state == State::StandsStill {
                 left
             } else {
                 self.repeats(&profile)
             };
-            let mut times = if caller.tries_again(ended) {
-                fits.min(left)
-            } else {
-                fits.min(1)
-            };
+            let mut times = fits.min(if goes_on(ended) { left } else { 1 });
             if times == 0 {
                 profile = zeros(chain);
-                ended = self.attempt(hop, &mut profile, State::Moves);
+                ended = one(self, &mut profile, State::Moves);
                 times = 1;
             } else if state == State::Moves {
                 self.spend(&profile, times);
             }
             add(counts, &profile, times);
-            leading_down += if profile[last_link] > Count::ZERO { times } else { 0 };
+            led += if profile[last_link] > Count::ZERO { times } else { 0 };
             left -= times;
-            if left == 0 || !caller.tries_again(ended) {
-                counts[multiplied(chain, hop)] += if leading_down > 1 { Count::ONE } else { Count::ZERO };
-                return caller.hands_up(ended);
+            if left == 0 || !goes_on(ended) {
+                counts[leading_down] += if led > 1 { Count::ONE } else { Count::ZERO };
+                return ended;
             }
         }
     }
@@ -240,40 +275,6 @@ impl<'a> Walk<'a> {
         }
         counts[layout.at(hop, What::WorkDone)] += Count::ONE;
         failure.map_or(answer, |(failed, _)| failed)
-    }
-
-    /// All calls that an arrival makes, as many of them at once as are alike. No `first` counts below parallel ones.
-    fn calls(&mut self, hop: usize, counts: &mut [Count], state: State) -> Ended {
-        let chain = self.chain;
-        let service = &chain.hops[hop];
-        let last_link = chain.layout.at(chain.hops.len() - 1, What::Sent);
-        let mut left = u64::from(service.calls);
-        let mut leading_down = 0;
-        loop {
-            let mut profile = zeros(chain);
-            let mut ended = self.call(hop + 1, &mut profile, State::StandsStill);
-            let goes_on = service.is_parallel || !ended.code.is_failure();
-            let fits = if state == State::StandsStill {
-                left
-            } else {
-                self.repeats(&profile)
-            };
-            let mut times = fits.min(if goes_on { left } else { 1 });
-            if times == 0 {
-                profile = zeros(chain);
-                ended = self.call(hop + 1, &mut profile, State::Moves);
-                times = 1;
-            } else if state == State::Moves {
-                self.spend(&profile, times);
-            }
-            add(counts, &profile, times);
-            leading_down += if profile[last_link] > Count::ZERO { times } else { 0 };
-            left -= times;
-            if left == 0 || ended.code.is_failure() {
-                counts[fanned(chain, hop)] += if leading_down > 1 { Count::ONE } else { Count::ZERO };
-                return ended;
-            }
-        }
     }
 
     /// How many attempts with this profile fit before some `first` runs out.

@@ -5,10 +5,10 @@ mod support;
 
 use model::fault::Kind;
 use model::{
-    Budget, Count, Draws, FanOut, Fault, Layer, PassesOn, Service, Topology, ceiling, distributions, failing_share,
-    formula, is_only_sent, one_request, outage, predict, without_retries, worst,
+    Budget, Count, Draws, FanOut, Fault, Layer, Topology, ceiling, distributions, failing_share, formula, is_only_sent,
+    one_request, outage, predict, without_retries, worst,
 };
-use support::{DOWN, Fail, REFUSE, Random, chain, fail, with_bottom};
+use support::{DOWN, Fail, REFUSE, Random, chain, fail, with_bottom, with_proxies};
 
 fn close(one: f64, other: f64, what: &str) {
     assert!(
@@ -22,34 +22,9 @@ fn flaky(attempts: &[u32], p: f64) -> Topology {
     failing_share(&chain(attempts), p)
 }
 
-/// A proxy under each of these callers but the client.
-fn with_proxies(attempts: &[u32], proxy: u32) -> Topology {
-    let mut mixed = chain(&[]);
-    let plain = with_bottom(attempts, Fault::DOWN);
-    for (number, (caller, service)) in plain.callers.into_iter().zip(plain.services).enumerate() {
-        let is_client = number == 0;
-        let under = model::Caller {
-            name: format!("{}-proxy", caller.name),
-            layer: Layer::Proxy,
-            attempts: proxy,
-            ..caller.clone()
-        };
-        mixed.callers.push(caller);
-        if !is_client {
-            mixed.services.push(Service {
-                name: under.name.clone(),
-                fault: Fault::NONE,
-                on_failure: None,
-                passes_on: PassesOn::Rest,
-                detached: false,
-                calls: 1,
-                fan_out: FanOut::Sequence,
-            });
-            mixed.callers.push(under);
-        }
-        mixed.services.push(service);
-    }
-    mixed
+/// Three links, each caller with so many attempts, each through a proxy of as many, over a service that is down.
+fn code_and_proxy(attempts: u32) -> Topology {
+    with_proxies(3, attempts, attempts, Layer::Proxy, Fault::DOWN)
 }
 
 fn received(topology: &Topology) -> Vec<Count> {
@@ -64,18 +39,14 @@ fn the_calculators_own_figures() {
     assert_eq!(received(&down(&[1, 3, 3, 3])), counts(&[1, 3, 9, 27]));
     assert_eq!(received(&down(&[1, 2, 2, 2])), counts(&[1, 2, 4, 8]));
     assert_eq!(received(&down(&[1, 3, 1, 1])), counts(&[1, 3, 3, 3]));
-    assert_eq!(worst(&with_proxies(&[1, 3, 3, 3], 3)), 729.into());
+    assert_eq!(worst(&code_and_proxy(3)), 729.into());
     close(
         ceiling(&down(&[1, 3, 3, 3]), 20.0).bottom,
         1.728,
         "20 % at three layers",
     );
-    close(
-        ceiling(&with_proxies(&[1, 3, 3, 3], 3), 20.0).bottom,
-        2.985_984,
-        "at six",
-    );
-    assert_eq!(ceiling(&with_proxies(&[1, 3, 3, 3], 3), 20.0).layers, 6);
+    close(ceiling(&code_and_proxy(3), 20.0).bottom, 2.985_984, "at six");
+    assert_eq!(ceiling(&code_and_proxy(3), 20.0).layers, 6);
     close(
         ceiling(&down(&[1, 2, 2, 2]), 300.0).bottom,
         8.0,
@@ -93,8 +64,8 @@ fn the_calculators_own_figures() {
 #[test]
 fn code_and_proxy_with_two_retries_each_make_729_of_one_call() {
     // 2 retries are 3 attempts: 9 tries of each call, at three hops.
-    assert_eq!(received(&with_proxies(&[1, 3, 3, 3], 3)).last(), Some(&729.into()));
-    assert_eq!(received(&with_proxies(&[1, 2, 2, 2], 2)).last(), Some(&64.into()));
+    assert_eq!(received(&code_and_proxy(3)).last(), Some(&729.into()));
+    assert_eq!(received(&code_and_proxy(2)).last(), Some(&64.into()));
 }
 
 /// The published mistake: one tier's factor under failure, raised to the depth. The tiers above see fewer failures than the
@@ -339,7 +310,8 @@ fn a_share_keeps_how_the_bottom_fails_and_takes_away_what_limits_it() {
 
 #[test]
 fn twenty_six_digits_are_counted_and_far_tails_are_dropped_and_not_invented() {
-    let deep = with_proxies(&[11; 13], 11);
+    let mut deep = with_proxies(12, 11, 11, Layer::Proxy, Fault::DOWN);
+    deep.callers[0].attempts = 11;
     let exactly = 11_u128.pow(25);
     assert_eq!(worst(&deep), Count::Of(exactly));
     let flaky = failing_share(&deep, 0.5);

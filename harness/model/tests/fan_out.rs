@@ -5,13 +5,12 @@
 mod support;
 
 use model::{
-    Code, Count, Draws, FanOut, Fault, Kind, Predicted, Prediction, Throttle, Topology, ceiling, fault, formula,
-    predict, worst,
+    Code, Count, Draws, FanOut, Fault, Kind, Predicted, Throttle, Topology, ceiling, fault, formula, predict, worst,
 };
 use std::collections::BTreeMap;
 use support::{
-    Ask, Counted, DOWN, End, Fail, REFUSE, Random, assert_exact, documented_share, fail, headline, random_calls,
-    random_clockwork, random_topology, walk_with_documented_draws, with_bottom,
+    Ask, Counted, DOWN, End, Fail, REFUSE, Random, assert_exact, assert_within, documented_share, fail, headline,
+    random_calls, random_clockwork, random_topology, walk_with_documented_draws, with_bottom,
 };
 
 const SEVERAL: Ask = Ask {
@@ -283,26 +282,6 @@ fn in_any_order(topology: &Topology, random: &mut Random) -> Counted {
             under_way.remove(next);
             *turns.counted.ended.entry(end.code).or_default() += 1;
         }
-    }
-}
-
-fn assert_within(topology: &Topology, prediction: &Prediction, counted: &Counted) {
-    let within = |predicted: &Predicted, counted: u64, what: &str| {
-        let counted = Count::from(counted);
-        assert!(
-            predicted.min <= counted && counted <= predicted.max,
-            "{what} {counted}: {predicted:?} {topology:#?}"
-        );
-    };
-    for (number, service) in prediction.services.iter().enumerate() {
-        within(&service.received, counted.received[number], "received");
-        within(&service.work_done, counted.work_done[number], "work done");
-        within(&prediction.links[number].calls, counted.calls[number], "calls");
-        within(&prediction.links[number].sent, counted.sent[number], "sent");
-    }
-    within(&prediction.ok, counted.ended.get(&Code::OK).copied().unwrap_or(0), "ok");
-    for (code, count) in counted.ended.iter().filter(|(code, _)| **code != Code::OK) {
-        within(&prediction.failed_by_code[code], *count, "failed");
     }
 }
 

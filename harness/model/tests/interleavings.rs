@@ -3,9 +3,11 @@
 
 mod support;
 
-use model::{Code, Count, Draws, Fault, Kind, Layer, Predicted, Throttle, Topology, fault, predict};
+use model::{Code, Draws, Fault, Layer, Throttle, Topology, fault, predict};
 use std::collections::{BTreeMap, HashMap};
-use support::{Ask, Counted, DOWN, End, Fail, REFUSE, Random, documented_share, fail, headline, random_topology};
+use support::{
+    Ask, Counted, DOWN, End, Fail, REFUSE, Random, assert_within, documented_share, fail, headline, random_topology,
+};
 
 /// A call under way: the attempts sent, and the failure that waits behind the work of its present arrival.
 struct Call {
@@ -163,28 +165,6 @@ fn interleave(topology: &Topology, random: &mut Random) -> Counted {
     }
 }
 
-fn assert_within(topology: &Topology, counted: &Counted) {
-    let prediction = predict(topology, Draws::Replay);
-    let within = |predicted: &Predicted, counted: u64, what: &str| {
-        let counted = Count::from(counted);
-        assert!(
-            predicted.min <= counted && counted <= predicted.max,
-            "{what} {counted}: {predicted:?} {topology:#?}"
-        );
-        assert_eq!(predicted.kind == Kind::Exact, predicted.min == predicted.max);
-    };
-    for (number, service) in prediction.services.iter().enumerate() {
-        within(&service.received, counted.received[number], "received");
-        within(&service.work_done, counted.work_done[number], "work done");
-        within(&prediction.links[number].calls, counted.calls[number], "calls");
-        within(&prediction.links[number].sent, counted.sent[number], "sent");
-    }
-    within(&prediction.ok, counted.ended.get(&Code::OK).copied().unwrap_or(0), "ok");
-    for (code, count) in counted.ended.iter().filter(|(code, _)| **code != Code::OK) {
-        within(&prediction.failed_by_code[code], *count, "failed");
-    }
-}
-
 #[test]
 fn random_orders_of_random_chains_stay_within() {
     let mut random = Random(0x0DD);
@@ -213,7 +193,7 @@ fn random_orders_of_random_chains_stay_within() {
         }
         for _ in 0..4 {
             let counted = interleave(&topology, &mut random);
-            assert_within(&topology, &counted);
+            assert_within(&topology, &predict(&topology, Draws::Replay), &counted);
             // A bucket that nothing empties: it changes no count, and hides the order of things from the model.
             let mut limited = topology.clone();
             for caller in &mut limited.callers {
@@ -222,7 +202,7 @@ fn random_orders_of_random_chains_stay_within() {
                     ratio_milli: 1_000,
                 });
             }
-            assert_within(&limited, &counted);
+            assert_within(&limited, &predict(&limited, Draws::Replay), &counted);
         }
     }
 }
@@ -241,7 +221,7 @@ fn the_bounds_of_the_headline_are_reached_at_the_bottom() {
         let (mut least, mut most) = (u64::MAX, 0);
         for _ in 0..600 {
             let counted = interleave(&topology, &mut random);
-            assert_within(&topology, &counted);
+            assert_within(&topology, &predict(&topology, Draws::Replay), &counted);
             least = least.min(counted.received[3]);
             most = most.max(counted.received[3]);
         }

@@ -6,7 +6,7 @@ mod support;
 use model::{
     Code, Count, Draws, Fault, Kind, Layer, Prediction, Topology, formula, one_request, predict, worst, worst_sent,
 };
-use support::{DOWN, FAILED_PRECONDITION, Fail, NOT_FOUND, REFUSE, chain, fail, headline, with_bottom};
+use support::{DOWN, FAILED_PRECONDITION, Fail, NOT_FOUND, REFUSE, chain, fail, headline, with_bottom, with_proxies};
 
 fn received(prediction: &Prediction) -> Vec<u128> {
     let exactly = |service: &model::ServicePrediction| {
@@ -80,19 +80,6 @@ fn an_application_and_a_proxy_of_three_on_every_hop() {
         assert_eq!(formula(&topology), "3 x 3 x 3 x 3 x 3 x 3");
         assert_eq!(prediction.per_request.still_fails, Some(1.0));
     }
-}
-
-/// So many links between services, each caller with so many attempts of its code, each through a proxy of so many.
-fn with_proxies(links: usize, code: u32, proxy: u32, layer: Layer, fault: Fault) -> Topology {
-    let attempts: Vec<u32> = [1]
-        .into_iter()
-        .chain([code, proxy].into_iter().cycle().take(2 * links))
-        .collect();
-    let mut topology = with_bottom(&attempts, fault);
-    for caller in topology.callers.iter_mut().skip(2).step_by(2) {
-        caller.layer = layer;
-    }
-    topology
 }
 
 #[test]

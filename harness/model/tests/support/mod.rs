@@ -3,8 +3,8 @@
 
 use model::fault::{self, ClientFault, Cut, Kind, When};
 use model::{
-    Caller, Code, Count, Draws, FanOut, Fault, Layer, Load, PassesOn, Policy, Predicted, RetryOn, Service, Topology,
-    predict,
+    Caller, Code, Count, Draws, FanOut, Fault, Layer, Load, PassesOn, Policy, Predicted, Prediction, RetryOn, Service,
+    Topology, predict,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -96,6 +96,19 @@ pub fn with_bottom(attempts: &[u32], fault: Fault) -> Topology {
     let mut chain = chain(attempts);
     chain.services.last_mut().unwrap().fault = fault;
     chain
+}
+
+/// So many links between services, each caller with so many attempts of its code, each through a proxy of so many.
+pub fn with_proxies(links: usize, code: u32, proxy: u32, layer: Layer, fault: Fault) -> Topology {
+    let attempts: Vec<u32> = [1]
+        .into_iter()
+        .chain([code, proxy].into_iter().cycle().take(2 * links))
+        .collect();
+    let mut topology = with_bottom(&attempts, fault);
+    for caller in topology.callers.iter_mut().skip(2).step_by(2) {
+        caller.layer = layer;
+    }
+    topology
 }
 
 /// Xorshift, enough for tests.
@@ -586,5 +599,27 @@ pub fn assert_exact(topology: &Topology, counted: &Counted) {
             (_, Some(predicted)) => same(predicted, ended, "failed"),
             (_, None) => assert_eq!(ended, 0, "{code} was not predicted: {topology:#?}"),
         }
+    }
+}
+
+/// Whatever came lies within what was predicted, and exact is one number.
+pub fn assert_within(topology: &Topology, prediction: &Prediction, counted: &Counted) {
+    let within = |predicted: &Predicted, counted: u64, what: &str| {
+        let counted = Count::from(counted);
+        assert!(
+            predicted.min <= counted && counted <= predicted.max,
+            "{what} {counted}: {predicted:?} {topology:#?}"
+        );
+        assert_eq!(predicted.kind == model::Kind::Exact, predicted.min == predicted.max);
+    };
+    for (number, service) in prediction.services.iter().enumerate() {
+        within(&service.received, counted.received[number], "received");
+        within(&service.work_done, counted.work_done[number], "work done");
+        within(&prediction.links[number].calls, counted.calls[number], "calls");
+        within(&prediction.links[number].sent, counted.sent[number], "sent");
+    }
+    within(&prediction.ok, counted.ended.get(&Code::OK).copied().unwrap_or(0), "ok");
+    for (code, count) in counted.ended.iter().filter(|(code, _)| **code != Code::OK) {
+        within(&prediction.failed_by_code[code], *count, "failed");
     }
 }
